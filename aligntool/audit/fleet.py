@@ -1,8 +1,10 @@
 """Aggregate the audits of many machines: counts, a ranking of misaligned disks, drives grouped by model."""
 
+import re
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
@@ -20,8 +22,15 @@ MOST_DISKS = 20  # misaligned disks of one machine on the page
 LONGEST = 80  # characters of a name, which is untrusted input
 ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
+_Rank = tuple[float, int, int, int, int, tuple[str, str], int]
 _Costs = Mapping[tuple[str | None, int | None], float]  # by disk and partition
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
+_NUMBER = re.compile("[0-9]+")
+
+
+def natural_key(name: str) -> tuple[str, str]:
+    """Return a key that sorts names as people do: web2 before web10."""
+    return _NUMBER.sub(lambda found: found.group().zfill(20), name.casefold()), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,17 @@ def _machine_row(machine: Machine) -> MachineRow:
     return MachineRow(replace(machine, drives=()), tuple(off[:MOST_DISKS]), sum(extra) if extra else None)
 
 
+def _rank_of(row: MachineRow, number: int) -> _Rank:
+    """Return the key of a machine in the ranking; those that were not audited are the last."""
+    machine = row.machine
+    if machine.why is not None:
+        return inf, 0, 0, 0, 0, natural_key(machine.name), number
+    # As in the ranking of disks: a machine whose rate is unknown is before those that do not write.
+    extra = 0.5 if row.extra_a_day is None and row.disks else row.extra_a_day or 0
+    counts = (-machine.off_grid, -machine.errors, -machine.unknown, -machine.warnings)
+    return -extra, *counts, natural_key(machine.name), number
+
+
 @dataclass(slots=True)
 class Firmware:
     """The drives of one model with one firmware: their number, and a few of them."""
@@ -227,13 +247,15 @@ class Fleet:
     _failing: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
     _defects: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
     _refused: list[tuple[int, Machine]] = field(default_factory=list)
-    _machines: list[tuple[tuple[float, int, int, int, int, int], MachineRow]] = field(default_factory=list)
-    _squares: list[tuple[int, Machine]] = field(default_factory=list)
+    _machines: list[tuple[_Rank, MachineRow]] = field(default_factory=list)
+    _squares: list[tuple[_Rank, Machine]] = field(default_factory=list)
 
     def add(self, number: int, machine: Machine) -> None:
         """Add a machine. `number`: the position of its snapshot among the arguments."""
         self.snapshots += 1
-        _insert_sorted(self._squares, number, replace(machine, drives=()), MOST_SQUARES)
+        row = _machine_row(machine)
+        rank = _rank_of(row, number)
+        _insert_sorted(self._squares, rank, row.machine, MOST_SQUARES)
         if machine.why is not None:
             self.not_audited += 1
             _insert_sorted(self._refused, number, machine)
@@ -248,11 +270,7 @@ class Fleet:
         if machine.date:
             first, last = self.dates or (machine.date, machine.date)
             self.dates = (min(first, machine.date), max(last, machine.date))
-        row = _machine_row(machine)
-        # As in the ranking of disks: a machine whose rate is unknown is before those that do not write.
-        extra = 0.5 if row.extra_a_day is None and row.disks else row.extra_a_day or 0
-        counts = (-machine.off_grid, -machine.errors, -machine.unknown, -machine.warnings)
-        _insert_sorted(self._machines, (-extra, *counts, number), row)
+        _insert_sorted(self._machines, rank, row)
         for place, drive in enumerate(machine.drives):
             self._add_drive((number, place), Row(machine.name, machine.snapshot, drive))
 
@@ -293,7 +311,9 @@ class Fleet:
 
     @property
     def squares(self) -> list[Machine]:
-        """Return the machines in the order of the arguments, without their drives."""
+        """Return the machines in the order of the ranking, without their drives; those that were not audited
+        are the last.
+        """
         return [machine for _, machine in self._squares]
 
     @property

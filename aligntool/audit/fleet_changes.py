@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aligntool.audit.fleet import Machine
+from aligntool.audit.fleet import Machine, natural_key
 from aligntool.documents import check_schema, decode, load_object
 from aligntool.errors import Refused
 
@@ -71,7 +71,7 @@ def compare_fleets(since: str, before: Mapping[str, State], after: Mapping[str, 
     """Compare two fleets by the names of their machines."""
     changed = [
         ChangedMachine(name, _change_of(before.get(name), after.get(name)), before.get(name), after.get(name))
-        for name in sorted(before.keys() | after.keys())
+        for name in sorted(before.keys() | after.keys(), key=natural_key)
         if before.get(name) != after.get(name)
     ]
     changed.sort(key=lambda each: each.after or _NO_FINDINGS, reverse=True)  # stable, as the next one

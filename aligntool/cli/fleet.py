@@ -15,7 +15,7 @@ from typing import IO, Annotated
 
 import typer
 
-from aligntool.audit.fleet import Fleet, Machine, machine_of
+from aligntool.audit.fleet import Fleet, Machine, machine_of, natural_key
 from aligntool.audit.fleet_changes import compare_fleets, read_machines, states_of
 from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
@@ -152,7 +152,7 @@ def _snapshots_in(given: str) -> Iterator[str]:
         yield given
         return
     with failing_as(Refused, f"{given} cannot be read"):
-        inside = sorted(folder.iterdir())
+        inside = sorted(folder.iterdir(), key=lambda entry: natural_key(entry.name))
     snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or _is_folder(entry / "sys")]
     if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"

@@ -20,13 +20,15 @@ ROWS_SHOWN = 20  # most rows of a list on a terminal
 MACHINES = ("machine", "off", "errors", "warnings", "extra", "misaligned disks")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
+_NOT_SHOWN = "–: the snapshot does not show how much was written; ranked before 0B"
 EXTRA_MEANING = (
-    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written; –: the"
-    " snapshot does not show how much was written"
+    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written;"
+    f" {_NOT_SHOWN}"
 )
 COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written:"
-    " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1)"
+    " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1);"
+    f" {_NOT_SHOWN}"
 )
 _LONG_NAME = 22  # longer names have a line of their own, if not all fit into the table
 _LESS_NEEDED = ("warnings", "errors", "extra")  # columns that a narrow terminal lacks, in this order
@@ -69,8 +71,11 @@ def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
 
 def order_of(fleet: Fleet) -> str:
     """Return what the machines are ranked by: without a known amount written, extra work is no basis."""
-    is_known = any(row.extra_a_day for row in fleet.machines)
-    return "most extra work" if is_known else "most misaligned partitions"
+    return "most extra work" if _is_extra_known(fleet) else "most misaligned partitions"
+
+
+def _is_extra_known(fleet: Fleet) -> bool:
+    return any(row.extra_a_day for row in fleet.machines)
 
 
 def machine_cells(row: MachineRow) -> tuple[str, ...]:
@@ -246,9 +251,9 @@ MOST_NAMED = 60
 
 
 def _squares(fleet: Fleet) -> Iterator[dict[str, object]]:
-    """Yield a square for each machine, in the order of the rows. `row`: the number of its row, or 0."""
+    """Yield a square for each machine. `row`: the number of its row, or 0."""
     rows = {row.machine.snapshot: number for number, row in enumerate(fleet.machines, 1)}
-    for machine in sorted(fleet.squares, key=lambda machine: rows.get(machine.snapshot, len(rows) + 1)):
+    for machine in fleet.squares:
         state = state_of(machine)
         yield {
             "name": machine.name,
@@ -268,15 +273,19 @@ def _verdict_words(machine: Machine) -> str:
     return f"{total} on the grid" if total else "nothing to judge"
 
 
-def _row_of(row: MachineRow) -> dict[str, object]:
+def _extra_words(row: MachineRow) -> str:
+    return "extra work unknown" if row.extra_a_day is None else f"{format_about(row.extra_a_day)} extra a day"
+
+
+def _row_of(row: MachineRow, *, with_extra: bool) -> dict[str, object]:
     """Return a machine as the page shows it."""
     machine = row.machine
-    facts = [
+    facts = [_extra_words(row)] if with_extra and row.disks else []  # first, because it ranks the machines
+    facts += [
         f"{machine.disks} disks and stacked devices" if machine.disks > 1 else counted(machine.disks, "disk")
     ]
     facts += [counted(machine.errors, "error")] if machine.errors else []
     facts += [counted(machine.warnings, "warning")] if machine.warnings else []
-    facts += [f"{format_about(row.extra_a_day)} extra a day"] if row.extra_a_day else []
     return {
         "name": machine.name,
         "tone": tone_of(state_of(machine)),
@@ -302,6 +311,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     counts = [fleet.on_grid, fleet.off_grid, fleet.unknown]
     most = max((model.drives for model in fleet.groups), default=1)
     squares = list(_squares(fleet))
+    with_extra = _is_extra_known(fleet)
     first = fleet.machines[0].machine if fleet.misaligned else None
     tones = [square["tone"] for square in squares]
     return page.render_page(
@@ -318,7 +328,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
         starts=counted(sum(counts), "start"),
         squares=squares,
         named=len(squares) <= MOST_NAMED,
-        rows=list(map(_row_of, fleet.machines)),
+        rows=[_row_of(row, with_extra=with_extra) for row in fleet.machines],
         most_open=MOST_OPEN,
         first=_audit_command(first) if first else "",
         asked=first.name if first else "",

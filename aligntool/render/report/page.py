@@ -1,5 +1,6 @@
 """Build the HTML report: show measurements as charts and tables, and render the page."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -508,6 +509,7 @@ def _environment() -> Environment:
         "rate": format_rate,
         "when": disks.when_words,
         "by_hand": is_by_hand,
+        "name": _name_markup,
     }
     return environment
 
@@ -517,6 +519,11 @@ def _harmless_value(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return harmless(value if len(value) <= LONGEST else value[:LONGEST] + "…")
+
+
+def _name_markup(name: str) -> Markup:
+    """Return a name that is broken after a dot or a slash rather than inside a word."""
+    return Markup("<wbr>").join(re.split(r"(?<=[._:/])", str(_harmless_value(name))))
 
 
 def _svg(picture: svg.Picture) -> Markup:

@@ -103,6 +103,27 @@ def test_each_filter_of_the_page_has_the_number_of_its_machines(tmp_path: Path) 
     ]  # fmt: skip
 
 
+def test_names_with_numbers_are_in_natural_order(tmp_path: Path) -> None:
+    for number in (10, 9, 2):
+        pc(tmp_path / "in" / f"web{number}", start=MIB)
+    (tmp_path / "in" / "web1.tar.xz").write_bytes(b"no archive")
+    found = document(tmp_path / "in", code=3)
+    assert [each["snapshot"].rpartition("/")[2] for each in found["machines"]] == [
+        "web1.tar.xz", "web2", "web9", "web10"
+    ]  # fmt: skip
+    page = run_aligntool("fleet", *sorted((tmp_path / "in").iterdir()), "-o", "-", code=3).stdout
+    assert re.findall(r'<h3 id="machine-\d+">([^<]+)</h3>', page) == ["web2", "web9", "web10"]
+
+
+def test_the_squares_are_in_the_order_of_the_ranking_then_what_was_not_audited() -> None:
+    fleet = Fleet()
+    fleet.add(0, Machine("torn", why="no archive"))
+    for number in range(1, MOST_ROWS + 5):
+        fleet.add(number, Machine(f"m{number}", off_grid=number))
+    squares = re.findall(r'<li class="\w+" data-name="([^"]+)"', page_html(fleet, "2026-11-29T00:00:00Z"))
+    assert squares == [*(f"m{number}" for number in range(MOST_ROWS + 4, 0, -1)), "torn"]
+
+
 def test_a_snapshot_that_is_given_twice_is_counted_once(tmp_path: Path) -> None:
     found = document(machines(tmp_path), tmp_path / "c-busy", code=1)
     assert found["summary"]["snapshots"] == 5 and found["summary"]["misaligned"] == 4
@@ -348,6 +369,35 @@ def test_the_filter_shows_only_machines_of_one_kind_without_a_script(tmp_path: P
     assert asked(chosen.replace('id="only-error"', 'id="only-error" checked'), CHOSEN) == misaligned
     fine = asked(chosen.replace('id="only-good"', 'id="only-good" checked'), CHOSEN)
     assert isinstance(fine, list) and len(fine) == MOST_OPEN + 4 - len(misaligned)
+
+
+CUT = """
+document.body.style.maxWidth = '390px';
+const facts = [...document.querySelectorAll('.machine-row .model')];
+const size = one => [one.scrollHeight > one.clientHeight, one.scrollWidth > one.clientWidth];
+say(facts.map(one => [one.textContent.split(' · ')[0], ...size(one)]));
+"""
+
+
+@pytest.mark.needs_tools("chromium")
+def test_a_phone_shows_the_figure_that_ranks_a_machine_whole(tmp_path: Path) -> None:
+    for number in (1, 2):
+        pc(tmp_path / f"database-replica-{number}.rack-12.frankfurt.example.org", written=number * 1300 * GIB)
+    pc(tmp_path / "web", written=0)
+    pc(tmp_path / "old")
+    page = run_aligntool("fleet", tmp_path, "-o", "-", code=1).stdout
+    assert asked(page, CUT, width=PHONE) == [
+        ["2.5TiB extra a day", False, False], ["1.3TiB extra a day", False, False],
+        ["extra work unknown", False, False], ["0B extra a day", False, False],
+    ]  # fmt: skip
+
+
+def test_a_name_on_the_page_is_broken_between_its_words(tmp_path: Path) -> None:
+    pc(tmp_path / "db_1.example.org")
+    page = run_aligntool("fleet", tmp_path, "-o", "-", code=1).stdout
+    name = "db_<wbr>1.<wbr>example.<wbr>org"
+    assert f'<h3 id="machine-1">{name}</h3>' in page and f'<span class="name">{name}</span>' in page
+    assert 'data-name="db_1.example.org"' in page
 
 
 FOUND = """
