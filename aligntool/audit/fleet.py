@@ -232,6 +232,7 @@ class Fleet:
 
     snapshots: int = 0
     misaligned: int = 0  # machines
+    with_findings: int = 0  # machines: misaligned, or with another error, an unknown start or a warning
     disks: int = 0
     misaligned_disks: int = 0
     on_grid: int = 0
@@ -261,6 +262,7 @@ class Fleet:
             _insert_sorted(self._refused, number, machine)
             return
         self.misaligned += machine.off_grid > 0
+        self.with_findings += any((machine.off_grid, machine.errors, machine.unknown, machine.warnings))
         self.disks += machine.disks
         self.on_grid += machine.on_grid
         self.off_grid += machine.off_grid

@@ -9,7 +9,17 @@ from aligntool.commands import command
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
 from aligntool.render.json import Value, as_value, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked
+from aligntool.render.lines import (
+    EMPTY,
+    Line,
+    Style,
+    cell_width,
+    columns,
+    paragraph,
+    plain,
+    room_before,
+    stacked,
+)
 from aligntool.render.report import page
 from aligntool.render.report.disks import answer_bar
 from aligntool.render.report.rows import MOST_OPEN
@@ -17,20 +27,23 @@ from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
-MACHINES = ("machine", "off", "errors", "warnings", "extra", "misaligned disks")
+MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "misaligned disks")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 _NOT_SHOWN = "–: the snapshot does not show how much was written; ranked before 0B"
-EXTRA_MEANING = (
-    "off: misaligned partitions; extra: predicted extra work of the drives per day, as bytes written;"
-    f" {_NOT_SHOWN}"
-)
+_MEANINGS = {
+    "off": "off: misaligned partitions",
+    "unknown": "unknown: partitions whose alignment is unknown",
+    "extra": f"extra: predicted extra work of the drives per day, as bytes written; {_NOT_SHOWN}",
+}
 COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written:"
     " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1);"
     f" {_NOT_SHOWN}"
 )
-_LONG_NAME = 22  # longer names have a line of their own, if not all fit into the table
+_LONG_NAME = 22  # shorter names never have a line of their own
+_LAST_COLUMN = 16
+_NOTHING = ("", "0", "–")  # a column of these is not shown
 _LESS_NEEDED = ("warnings", "errors", "extra")  # columns that a narrow terminal lacks, in this order
 _COUNTS = (("off", "off_grid"), ("errors", "errors"), ("unknown", "unknown"), ("warnings", "warnings"))
 _TONES = {Style.BAD: "error", Style.DOUBT: "warning", Style.GOOD: "good"}
@@ -81,8 +94,8 @@ def _is_extra_known(fleet: Fleet) -> bool:
 def machine_cells(row: MachineRow) -> tuple[str, ...]:
     machine = row.machine
     disks = ", ".join(f"{drive.name} {drive.model}".rstrip() for drive in row.disks)
-    counts = map(str, (machine.off_grid, machine.errors, machine.warnings))
-    return machine.name, *counts, _about(row.extra_a_day), disks
+    counts = map(str, (machine.off_grid, machine.unknown, machine.errors, machine.warnings))
+    return machine.name, *counts, _about(row.extra_a_day) if row.disks else "", disks
 
 
 def _about(size: int | None) -> str:
@@ -122,15 +135,14 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
     yield from paragraph("; ".join(facts_of(fleet)), width, "")
     if changes:
         yield from _changes_lines(changes, width)
-    if fleet.misaligned:
-        rows = [machine_cells(row) for row in fleet.machines[: fleet.misaligned]]
-        yield from _table(f"Misaligned machines, {order_of(fleet)} first", MACHINES, rows, (0, 5), width)
-        yield from _more(fleet.misaligned)
-        yield from paragraph(EXTRA_MEANING, width, "", Style.DIM)
+    if fleet.with_findings:
+        rows = [machine_cells(row) for row in fleet.machines[: fleet.with_findings]]
+        title = "Misaligned machines" if fleet.misaligned == fleet.with_findings else "Machines with findings"
+        order = f", {order_of(fleet)} first" if fleet.misaligned else ""
+        yield from _table(f"{title}{order}", MACHINES, rows, width)
+        yield from _more(fleet.with_findings)
     if fleet.groups:
-        yield from _table(
-            "Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], (0, 3), width
-        )
+        yield from _table("Drives by model", GROUPS, [group_cells(each) for each in fleet.groups], width)
         yield from _more(len(fleet.groups))
     for title, texts, number in (
         (
@@ -145,7 +157,7 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
         for each in texts[:ROWS_SHOWN]:
             yield from paragraph(f"  {each}", width)
         yield from _more(number)
-    if fleet.misaligned:
+    if fleet.with_findings:
         yield EMPTY
         yield ((f"→ {_audit_command(fleet.machines[0].machine)}", Style.TYPE),)
 
@@ -191,27 +203,31 @@ def _title(text: str) -> Iterator[Line]:
     yield ((text, Style.TITLE),)
 
 
-def _table(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], width: int
-) -> Iterator[Line]:
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Line]:
+    """Yield a table whose first and last columns are words. A name that does not fit has a line of its own:
+    cut names may look the same.
+    """
     yield from _title(title)
-    shown = rows[:ROWS_SHOWN]
-    table: list[Sequence[str]] = [heads, *shown]
-    if not fits(table, width - 2):  # a long name has a line of its own: cut names may look the same
-        table = [heads, *(("", *cells[1:]) if len(cells[0]) > _LONG_NAME else cells for cells in shown)]
-    every = table
-    kept = list(range(len(heads)))
+    every = [heads, *rows[:ROWS_SHOWN]]
+    longest = max(cell_width(cells[0]) for cells in every)
+    kept = [at for at in range(len(heads)) if any(cells[at] not in _NOTHING for cells in every[1:])]
+    table = [[cells[at] for at in kept] for cells in every]
     for head in _LESS_NEEDED:
-        if not fits(table, width - 2) and head in heads:
+        if head in table[0] and room_before(table, width - 2, _LAST_COLUMN) < min(longest, _LONG_NAME):
             kept.remove(heads.index(head))
             table = [[cells[at] for at in kept] for cells in every]
-    left = [place for place, at in enumerate(kept) if at in left]
-    head, *lines = columns(table, left=left, wide=width - 2)
+    room = max(room_before(table, width - 2, _LAST_COLUMN), _LONG_NAME)
+    is_own = [cell_width(cells[0]) > room for cells in table]
+    table = [["", *cells[1:]] if own else cells for cells, own in zip(table, is_own, strict=True)]
+    head, *lines = columns(table, left=(0, len(kept) - 1), wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
-    for cells, own, line in zip(shown, every[1:], lines, strict=True):
-        if not own[0]:
+    for cells, own, line in zip(every[1:], is_own[1:], lines, strict=True):
+        if own:
             yield from paragraph(f"  {cells[0]}", width)
         yield plain(f"  {line}".rstrip())
+    meanings = [_MEANINGS[heads[at]] for at in kept if heads[at] in _MEANINGS]
+    if meanings:
+        yield from paragraph("; ".join(meanings), width, "", Style.DIM)
 
 
 def _more(number: int) -> Iterator[Line]:

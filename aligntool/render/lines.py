@@ -278,5 +278,11 @@ def fits(rows: Sequence[Sequence[str]], wide: int) -> bool:
     return sum(widths[:-1]) + _LEAST_LAST + 2 * (len(widths) - 1) <= wide
 
 
+def room_before(rows: Sequence[Sequence[str]], wide: int, last: int) -> int:
+    """Return the width that is left for the first column if the last one has up to `last`."""
+    widths = _widths(rows)
+    return wide - sum(widths[1:-1]) - min(widths[-1], last) - 2 * (len(widths) - 1)
+
+
 def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(cell_width(harmless(cell)) for cell in column) for column in zip(*rows, strict=True)]

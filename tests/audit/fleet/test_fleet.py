@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, Fleet, Machine
 from aligntool.audit.fleet_changes import Change, State, compare_fleets
-from aligntool.render.fleet import page_html, verdict_of
+from aligntool.render.fleet import fleet_lines, page_html, verdict_of
+from aligntool.render.lines import text_of
 from aligntool.render.report.rows import MOST_OPEN
 from aligntool.units import GIB, MIB
 from tests.audit.fleet.sample_snapshots import MACHINES, multiplied, pc
@@ -92,7 +93,41 @@ def test_a_long_name_of_a_machine_is_never_cut(tmp_path: Path, columns: int) -> 
     text = run_aligntool("fleet", tmp_path, env={"COLUMNS": str(columns)}, code=1).stdout
     lines = text[text.index("Misaligned machines") : text.index("off: ")].splitlines()
     assert all(any(name in line for line in lines) for name in names)
-    assert max(map(len, lines)) <= columns and len(lines) == (8 if columns < 100 else 5)
+    assert max(map(len, lines)) <= columns and len(lines) == (5 if columns > 60 else 8)
+
+
+def text_lines(*machines: Machine, width: int = 80) -> list[str]:
+    fleet = Fleet()
+    for number, machine in enumerate(machines):
+        fleet.add(number, machine)
+    return [line.rstrip("\n") for line in text_of(fleet_lines(fleet, width=width))]
+
+
+def test_the_text_names_each_machine_with_unknown_starts_or_other_errors() -> None:
+    fine = Machine("fine", on_grid=4)
+    only_unknown = text_lines(fine, Machine("u1.tar", on_grid=1, unknown=2), Machine("u2", unknown=3))
+    at = only_unknown.index("Machines with findings")
+    assert [line.split() for line in only_unknown[at + 1 : at + 4]] == [
+        ["machine", "unknown"],
+        ["u2", "3"],
+        ["u1", "2"],
+    ]
+    assert only_unknown[-1] == "→ aligntool audit --sysroot u2"
+    mixed = text_lines(Machine("e", errors=1), fine, Machine("off", off_grid=1, errors=1), Machine("u", unknown=1))
+    at = mixed.index("Machines with findings, most misaligned partitions first")
+    assert [line.split() for line in mixed[at + 1 : at + 5]] == [
+        ["machine", "off", "unknown", "errors"],
+        ["off", "1", "0", "1"], ["e", "0", "0", "1"], ["u", "0", "1", "0"],
+    ]  # fmt: skip
+    assert not any("fine" in line for line in [*only_unknown, *mixed])
+    assert len(text_lines(fine)) == 2
+
+
+def test_a_long_name_gets_its_own_line_and_leaves_the_others_in_the_table() -> None:
+    short, middle, long = "a", "db-replica-12.example.org", "build-runner-frankfurt-0007.internal.example.com"
+    lines = text_lines(*(Machine(name, off_grid=9, errors=9) for name in (short, middle, long)), width=60)
+    found = {line.split()[0]: len(line.split()) for line in lines if line.startswith("  ") and line.split()}
+    assert (found[short], found[middle], found[long]) == (3, 3, 1)
 
 
 def test_each_filter_of_the_page_has_the_number_of_its_machines(tmp_path: Path) -> None:
