@@ -1,4 +1,4 @@
-"""Compare two fleets: which machines became worse, are new, became better, or are gone."""
+"""Compare two fleets: which machines became worse or better, are unclear, new, or gone."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class Change(StrEnum):
     """What happened to a machine between two reports, the most urgent first."""
 
     WORSE = "worse"
+    UNCLEAR = "unclear"
     NEW = "new"
     BETTER = "better"
     GONE = "gone"
@@ -83,11 +84,22 @@ _NO_FINDINGS = State(False, 0, 0, 0, 0)
 
 
 def _change_of(before: State | None, after: State | None) -> Change:
+    """Return what happened to a machine that changed. It is better only if it was audited before and no
+    number rose: what is unknown now may be misaligned.
+    """
     if before is None:
         return Change.NEW
     if after is None:
         return Change.GONE
-    return Change.WORSE if after > before else Change.BETTER
+    if after > before:
+        return Change.WORSE
+    if before.not_audited or any(new > old for old, new in zip(_counts(before), _counts(after), strict=True)):
+        return Change.UNCLEAR
+    return Change.BETTER
+
+
+def _counts(state: State) -> tuple[int, ...]:
+    return state.off_grid, state.errors, state.unknown, state.warnings
 
 
 def read_machines(text: str, name: str) -> tuple[Machine, ...]:

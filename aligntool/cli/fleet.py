@@ -83,7 +83,7 @@ def fleet(
 
     Example: aligntool fleet snapshots/
 
-    With --since: what became worse, is new, became better, or is gone.
+    With --since: what became worse, is unclear, is new, became better, or is gone.
 
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a snapshot could not be audited.
     """

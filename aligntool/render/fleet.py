@@ -171,12 +171,12 @@ def _changes_lines(changes: FleetChanges, width: int) -> Iterator[Line]:
     yield from paragraph(f"Since {changes.since}", width, style=Style.TITLE)
     yield from paragraph(f"  {changes_words(changes)}", width)
     for each in changes.machines[:ROWS_SHOWN]:
-        yield from paragraph(f"  {each.change:<6}  {each.machine}: {change_words(each)}", width)
+        yield from paragraph(f"  {each.change:<7}  {each.machine}: {change_words(each)}", width)
     yield from _more(len(changes.machines))
 
 
 def changes_words(changes: FleetChanges) -> str:
-    """Return "3 worse, 1 new, 0 better, 0 gone, 330 unchanged"."""
+    """Return "3 worse, 0 unclear, 1 new, 0 better, 0 gone, 330 unchanged"."""
     counts = [f"{changes.count(change)} {change}" for change in Change]
     return ", ".join([*counts, f"{changes.unchanged} unchanged"])
 

@@ -509,7 +509,7 @@ def test_since_lists_what_became_worse_is_new_became_better_or_is_gone(tmp_path:
     assert [(each["machine"], each["change"]) for each in found["machines"]] == [
         ("broken", "worse"), ("worse", "worse"), ("new", "new"), ("mended", "better"), ("gone", "gone"),
     ]  # fmt: skip
-    assert found["summary"] == {"worse": 2, "new": 1, "better": 1, "gone": 1, "unchanged": 1}
+    assert found["summary"] == {"worse": 2, "unclear": 0, "new": 1, "better": 1, "gone": 1, "unchanged": 1}
     worse = found["machines"][1]
     assert (worse["before"]["off_grid"], worse["after"]["off_grid"]) == (0, 1)
     assert found["machines"][2]["before"] is None and found["machines"][4]["after"] is None
@@ -521,14 +521,14 @@ def test_since_is_in_the_text_and_on_the_page(tmp_path: Path) -> None:
     text = run_aligntool("fleet", new, "--since", old, "-o", page, code=3).stdout
     lines = text.partition(f"Since {old}\n")[2].splitlines()
     assert lines[:6] == [
-        "  2 worse, 1 new, 1 better, 1 gone, 1 unchanged", "  worse   broken: no findings → not audited",
-        "  worse   worse: off 0 → 1, errors 0 → 1", "  new     new: off 1, errors 1",
-        "  better  mended: off 1 → 0, errors 1 → 0", "  gone    gone: no findings",
+        "  2 worse, 0 unclear, 1 new, 1 better, 1 gone, 1 unchanged", "  worse    broken: no findings → not audited",
+        "  worse    worse: off 0 → 1, errors 0 → 1", "  new      new: off 1, errors 1",
+        "  better   mended: off 1 → 0, errors 1 → 0", "  gone     gone: no findings",
     ]  # fmt: skip
     parser = _Page()
     parser.feed(page.read_text())
     said = " ".join(" ".join(parser.text).split())
-    assert "2 worse, 1 new, 1 better, 1 gone, 1 unchanged" in said
+    assert "2 worse, 0 unclear, 1 new, 1 better, 1 gone, 1 unchanged" in said
     assert said.index("broken: no findings → not audited") < said.index("mended: off 1 → 0")
 
 
@@ -552,6 +552,42 @@ def test_the_exit_code_with_since_is_that_of_the_newer_machines(tmp_path: Path) 
         pc(tmp_path / name / "a", start=start)
     (tmp_path / "old" / "b.tar.xz").write_bytes(b"no archive")
     run_aligntool("fleet", tmp_path / "new", "--since", tmp_path / "old", code=0)
+
+
+_STATES = st.builds(
+    State, st.just(False), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)
+) | st.just(State(True, 0, 0, 0, 0))
+
+
+@given(_STATES, _STATES)
+def test_what_became_unknown_or_was_not_known_is_never_better(before: State, after: State) -> None:
+    for each in compare_fleets("x", {"m": before}, {"m": after}).machines:
+        rose = [
+            name
+            for name in ("off_grid", "errors", "unknown", "warnings")
+            if getattr(after, name) > getattr(before, name)
+        ]
+        if rose or before.not_audited or after.not_audited:
+            assert each.change is not Change.BETTER
+        else:
+            assert each.change is Change.BETTER
+        if after.not_audited or rose[:1] == ["off_grid"]:
+            assert each.change is Change.WORSE or before.not_audited
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (State(False, 2, 2, 0, 0), State(False, 0, 0, 2, 0), Change.UNCLEAR),
+        (State(False, 0, 0, 0, 0), State(False, 0, 0, 2, 0), Change.WORSE),
+        (State(False, 2, 2, 0, 0), State(False, 1, 1, 0, 1), Change.UNCLEAR),
+        (State(True, 0, 0, 0, 0), State(False, 2, 2, 0, 0), Change.UNCLEAR),
+        (State(False, 2, 2, 1, 0), State(False, 1, 1, 1, 0), Change.BETTER),
+    ],
+)
+def test_some_numbers_that_fell_do_not_make_up_for_others(before: State, after: State, change: Change) -> None:
+    (found,) = compare_fleets("x", {"m": before}, {"m": after}).machines
+    assert found.change is change
 
 
 @given(
