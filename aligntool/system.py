@@ -79,6 +79,9 @@ class Initramfs:
     unseen: str = ""  # why it could not be read; "": it was read
 
 
+SNAPSHOT_SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """Date and version of an inventory, and the host name if the user requested it. None: unknown."""

@@ -4,7 +4,7 @@ Inside aligntool every bare size or offset is in bytes. Sectors occur only in `f
 kernel.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
@@ -174,6 +174,11 @@ def listed(numbers: Iterable[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def either(words: Sequence[str]) -> str:
+    """Return "a", "a or b", "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def counted(number: int, word: str) -> str:

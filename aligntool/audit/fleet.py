@@ -8,6 +8,7 @@ from math import inf
 from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
+from aligntool.system import SNAPSHOT_SUFFIXES
 
 # Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one
 # on a hundred.
@@ -24,7 +25,6 @@ ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
 _Rank = tuple[float, int, int, int, int, tuple[str, str], int]
 _Costs = Mapping[tuple[str | None, int | None], float]  # by disk and partition
-_SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 _NUMBER = re.compile("[0-9]+")
 
 
@@ -71,7 +71,7 @@ class Machine:
     def name(self) -> str:
         """Return the host name in the snapshot, or else the name of its file without the suffix."""
         name = self.snapshot.rstrip("/").rpartition("/")[2]
-        ending = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
+        ending = next((suffix for suffix in SNAPSHOT_SUFFIXES if name.endswith(suffix)), "")
         return self.host or name.removesuffix(ending) or self.snapshot
 
 

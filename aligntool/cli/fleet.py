@@ -28,14 +28,14 @@ from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import folder_in_memory, open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
 from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
-from aligntool.units import MIB
+from aligntool.system import SNAPSHOT_SUFFIXES
+from aligntool.units import MIB, either
 
 _REMOVAL_S = 2.0
 _PROCESSOR_S = 5.0  # of processor time without the kernel's, for each MiB, begun or whole, of an archive
 _FOLDER_S = 60.0  # of a folder, whose size is not known
 _LONGEST_REASON = 1000  # characters; an archive may contain names of any length
 _JSON = ".json"
-_ARCHIVES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ def fleet(
     """
     if json_ and kept.piped:
         raise typer.BadParameter("--json and -o - are mutually exclusive: both write to standard output")
+    options.refuse_suffix(kept.file, options.PAGE_SUFFIXES, "a page is HTML")
     names = _names_of(snapshots)
     older = [] if since is None or since.endswith(_JSON) else _older(since)
     kept.refuse("nothing was written", [*names, *older, *([since] if since else [])])
@@ -153,10 +154,14 @@ def _snapshots_in(given: str) -> Iterator[str]:
         return
     with failing_as(Refused, f"{given} cannot be read"):
         inside = sorted(folder.iterdir(), key=lambda entry: natural_key(entry.name))
-    snapshots = [entry for entry in inside if entry.name.endswith(_ARCHIVES) or _is_folder(entry / "sys")]
+    snapshots = [
+        entry for entry in inside if entry.name.endswith(SNAPSHOT_SUFFIXES) or _is_folder(entry / "sys")
+    ]
     if not snapshots:
         hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
-        raise Refused(f"{given} contains no snapshot: no file that ends in .tar.xz or .tar.gz", hint=hint)
+        endings = either(SNAPSHOT_SUFFIXES)
+        text = f"{given} contains no snapshot: no file that ends in {endings}, and no folder with sys in it"
+        raise Refused(text, hint=hint)
     yield from map(str, snapshots)
 
 

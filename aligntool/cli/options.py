@@ -20,7 +20,7 @@ from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import refuse_output, write_file
 from aligntool.linux.targets import find_virtual, hold_targets
 from aligntool.render.lines import Line, fitted, harmless, plain, show, step_line, wants_color
-from aligntool.units import is_grid_size, is_sector_size, parse_size
+from aligntool.units import either, is_grid_size, is_sector_size, parse_size
 
 # The question before anything is written: what is written to, what is lost, then the name of the target.
 #
@@ -553,6 +553,20 @@ MeasuredOption = Annotated[
 
 
 _STDOUT = "-"
+PAGE_SUFFIXES = (".html", ".htm")
+
+
+def refuse_suffix(name: str | None, suffixes: Sequence[str], content: str, *, needed: bool = False) -> None:
+    """Raise BadParameter if the name of a file ends as that of another format. `content`: what is written, in
+    words; `needed`: the name must have one of these suffixes, which choose the format.
+    """
+    ending = "" if name is None else Path(name).suffix
+    is_given = re.fullmatch(r"\.[A-Za-z]\w*", ending) is not None
+    if name is None or name.endswith(tuple(suffixes)) or not (is_given or needed):
+        return
+    better = name.removesuffix(ending if is_given else "") + suffixes[0]
+    text = f"{content}; use a name that ends in {either(suffixes)}, such as {better}; nothing was written"
+    raise typer.BadParameter(f"{name}: {text}")
 
 
 @dataclass(frozen=True, slots=True)

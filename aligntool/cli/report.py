@@ -33,6 +33,7 @@ from aligntool.render.recipes import TOPIC
 from aligntool.render.report.disks import Content, Measured, pictures_of, when_words
 from aligntool.render.report.page import page_html, show_measurements
 from aligntool.render.svg import Picture, queue_picture, svg_text
+from aligntool.system import SNAPSHOT_SUFFIXES
 from aligntool.units import MIB
 
 # `aligntool report`: everything that is known about a machine's disks on one page, and single pictures from
@@ -79,6 +80,9 @@ def report(
     Exit code: 0 written, with or without findings; 3 refused, and nothing was written.
     """
     _check_options(output, chart, svg, png)
+    options.refuse_suffix(output, options.PAGE_SUFFIXES, "the page is HTML")
+    options.refuse_suffix(svg, (".svg",), "--svg writes SVG")
+    options.refuse_suffix(png, (".png",), "--png writes PNG")
     root = options.one_machine(sysroot)
     inputs = [*(targets or ()), *(bench or ()), *(sysroot or ())]
     for name in filter(None, (output, svg, png)):
@@ -189,6 +193,8 @@ def snapshot(
 
     To audit the file: aligntool audit --sysroot server7.tar.xz
     """
+    if output != _STDOUT:
+        options.refuse_suffix(output, SNAPSHOT_SUFFIXES, "a snapshot is a tar archive", needed=True)
     entries = collect(Tree(""), serials=serials, host=host)
     if output == _STDOUT:
         sys.stdout.buffer.write(archive_of(entries, "w:xz"))

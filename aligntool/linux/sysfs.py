@@ -329,9 +329,9 @@ def captured_tree(folder: str, *, archive: str = "") -> Tree:
     place = Path(folder).absolute()
     if place.name == "..":
         place = place.resolve()
-    with failing_as(Refused, f"{folder} cannot be read"):
-        is_folder = place.is_dir()
-    if not is_folder:
+    with failing_as(Refused, folder):
+        found = place.stat()
+    if not stat.S_ISDIR(found.st_mode):
         raise Refused(f"{folder} is not a folder", hint="give the folder that holds the captured sys/")
     if _has_sysfs(f"{place}/sys"):
         return _tree_of_folder(place)

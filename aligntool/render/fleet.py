@@ -53,7 +53,8 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     """Return the verdict on all machines in words."""
     audited = fleet.snapshots - fleet.not_audited
     if not audited:
-        return f"None of {counted(fleet.snapshots, 'snapshot')} could be audited", Style.BAD
+        none = "The snapshot" if fleet.snapshots == 1 else f"None of {fleet.snapshots} snapshots"
+        return f"{none} could {'not ' if fleet.snapshots == 1 else ''}be audited", Style.BAD
     if fleet.misaligned:
         return misaligned_words((fleet.misaligned, counted(audited, "machine"))), Style.BAD
     if fleet.unknown or fleet.not_audited:
@@ -69,6 +70,8 @@ def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
     """Yield the other facts about all machines, a phrase each. `unknown`: also the number of unknown
     starts.
     """
+    if fleet.not_audited == fleet.snapshots:
+        return
     if fleet.not_audited:
         yield f"{counted(fleet.not_audited, 'snapshot')} could not be audited"
     looks = len(fleet.needing_attention)
@@ -125,14 +128,17 @@ def look_words(row: Row) -> str:
 
 
 def refused_words(machine: Machine) -> str:
-    return f"{machine.snapshot}: {(machine.why or '').removeprefix(f'{machine.snapshot} ')}"
+    why = machine.why or ""
+    return f"{machine.snapshot}: {why.removeprefix(machine.snapshot).lstrip(': ')}"
 
 
 def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int) -> Iterator[Line]:
     """Yield the report as text, with lists cut to ROWS_SHOWN rows."""
     text, style = verdict_of(fleet)
     yield from stacked(((text, style),), width)
-    yield from paragraph("; ".join(facts_of(fleet)), width, "")
+    facts = "; ".join(facts_of(fleet))
+    if facts:
+        yield from paragraph(facts, width, "")
     if changes:
         yield from _changes_lines(changes, width)
     if fleet.with_findings:

@@ -89,6 +89,30 @@ def test_output_files_without_a_matching_chart_are_usage_errors(words: tuple[str
 
 
 @pytest.mark.parametrize(
+    ("words", "better"),
+    [
+        (("report", "-o", "r.pdf"), "r.html"),
+        (("report", "--chart", "queue-depth", "--svg", "q.png"), "q.svg"),
+        (("report", "--chart", "queue-depth", "--png", "q.jpeg"), "q.png"),
+        (("fleet", MACHINES, "-o", "fleet.pdf"), "fleet.html"),
+        (("snapshot", "-o", "foo.zip"), "foo.tar.xz"),
+        (("snapshot", "-o", "foo"), "foo.tar.xz"),
+    ],
+)
+def test_a_name_of_another_format_is_a_usage_error_with_a_better_name(
+    words: tuple[str | Path, ...], better: str, tmp_path: Path
+) -> None:
+    done = run_aligntool(*words, cwd=tmp_path, env={"COLUMNS": "400"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"such as {better}; nothing was written" in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_a_date_at_the_end_of_a_name_is_not_a_format(tmp_path: Path) -> None:
+    for name in ("page", "page.2026.11", "page.htm"):
+        assert run_aligntool("report", MACHINES.parent / "no.img", "-o", tmp_path / name).returncode == 3
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("no-such.img", "-o", "x.html"), "no-such.img"),

@@ -23,7 +23,7 @@ from aligntool.render.fleet import fleet_lines, page_html, verdict_of
 from aligntool.render.lines import text_of
 from aligntool.render.report.rows import MOST_OPEN
 from aligntool.units import GIB, MIB
-from tests.audit.fleet.sample_snapshots import MACHINES, multiplied, pc
+from tests.audit.fleet.sample_snapshots import MACHINES, members_of, multiplied, pack, pc
 from tests.fuzz import bombs
 from tests.render.report.browser import asked
 from tests.render.report.test_browser import PHONE, examined
@@ -181,7 +181,7 @@ def test_errors_of_another_kind_are_in_the_verdict() -> None:
         said.append(verdict_of(fleet)[0].partition(";")[0])
     assert said == [
         "OK: every partition of 1 machine starts on its boundaries", "No partition is misaligned",
-        "No partition to judge", "None of 1 snapshot could be audited",
+        "No partition to judge", "The snapshot could not be audited",
     ]  # fmt: skip
 
 
@@ -195,8 +195,25 @@ def test_exit_codes_are_those_of_an_audit(tmp_path: Path) -> None:
     run_aligntool("fleet", folder / "c-busy", bad, code=3)
     run_aligntool("fleet", tmp_path / "missing.tar.xz", code=3)
     run_aligntool("fleet", code=2)
+
+
+def test_a_folder_without_snapshots_is_refused_with_each_suffix_that_is_read(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "contains no snapshot" in run_aligntool("fleet", tmp_path / "empty", code=3).stderr
+    refused = run_aligntool("fleet", tmp_path / "empty", code=3).stderr
+    assert "contains no snapshot" in refused
+    said = re.findall(r"\.t[.a-z]+[a-z]", refused.partition("\n")[0])
+    pc(tmp_path / "tree", start=MIB)
+    for suffix in said:
+        (tmp_path / suffix).mkdir()
+        pack(tmp_path / suffix / f"a{suffix}", members_of(tmp_path / "tree"), {})
+        run_aligntool("fleet", tmp_path / suffix, code=0)
+    assert sorted(said) == [".tar", ".tar.gz", ".tar.xz", ".tgz", ".txz"]
+
+
+@pytest.mark.parametrize("words", [("fleet",), ("audit", "--sysroot")])
+def test_a_name_that_does_not_exist_gets_the_words_of_the_system(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run_aligntool(*words, tmp_path / "nosuch", code=3)
+    assert f"{tmp_path}/nosuch: No such file or directory\n" in done.stdout + done.stderr
 
 
 def test_a_single_different_firmware_of_a_model_is_listed_for_attention(tmp_path: Path) -> None:
@@ -635,8 +652,10 @@ def _machine(number: int) -> Machine:
 def test_the_page_never_replaces_a_snapshot_of_the_folder(tmp_path: Path) -> None:
     snapshot = tmp_path / "a.tar.xz"
     snapshot.write_bytes(b"captured")
-    refused = run_aligntool("fleet", tmp_path, "-o", snapshot, "--overwrite", code=3)
-    assert f"{snapshot} is what is read; nothing was written" in refused.stderr
+    page = tmp_path / "page.html"
+    page.symlink_to(snapshot)
+    refused = run_aligntool("fleet", tmp_path, "-o", page, "--overwrite", code=3)
+    assert f"{page} is what is read; nothing was written" in refused.stderr
     assert snapshot.read_bytes() == b"captured"
 
 
