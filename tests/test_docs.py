@@ -16,7 +16,7 @@ from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markd
 from aligntool.cli.app import COMMANDS as TABLE
 from aligntool.errors import ExitCode
 from aligntool.render.prometheus import METRICS
-from aligntool.render.recipes import glossary, glossary_markdown, term_key
+from aligntool.render.recipes import glossary, glossary_markdown, refusals, refusals_markdown, term_key
 from tests.commands import whole_program
 from tests.thorough import when_thorough
 
@@ -117,6 +117,12 @@ def test_the_page_of_the_glossary_is_that_of_the_program() -> None:
         term for line in re.findall(r"^\*\*(.+)\*\*", glossary_markdown(), re.MULTILINE) for term in line.split(", ")
     ]
     assert len(bold) > 60 and all(term_key(term) in glossary() for term in bold)
+
+
+def test_the_page_of_refusals_is_that_of_the_program() -> None:
+    assert (DOCS / "refusals.md").read_text() == refusals_markdown(), "run: cp aligntool/render/refusals.md docs/"
+    documented = re.findall(r"^\| `([a-z0-9-]+)` \|", refusals_markdown(), re.MULTILINE)
+    assert list(refusals()) == documented
 
 
 def test_every_finding_code_is_used_by_a_rule() -> None:

@@ -17,6 +17,7 @@ from aligntool.linux.files import read_text
 from aligntool.recipes.drives import load_drives
 from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown
+from aligntool.render.lines import EMPTY, Line
 
 # `aligntool drives`: what the drive database knows about a model.
 
@@ -61,7 +62,7 @@ def explain(
         typer.Argument(
             parser=text,
             metavar="CODE",
-            help="A code such as AT101, a word such as grain, or queue-depth [default: list all].",
+            help="A code such as AT101 or in-use, a word such as grain, or queue-depth [default: list all].",
         ),
     ] = None,
     *,
@@ -71,8 +72,8 @@ def explain(
 ) -> None:
     """Explain a finding: what it means, what it costs, and what to do.
 
-    A word of the glossary is explained as well. queue-depth explains with a chart how concurrency hides
-    latency.
+    The code of a refusal and a word of the glossary are explained as well. queue-depth
+    explains with a chart how concurrency hides latency.
 
     Example: aligntool explain AT101
     """
@@ -86,15 +87,21 @@ def explain(
     if code.lower() == shown.TOPIC:
         page_lines(shown.explain_topic(width=width))
         return
+    lines: list[Line] = []
     if shown.term_key(code) in shown.glossary():
-        page_lines(shown.term_lines(code, width=width))
+        lines += shown.term_lines(code, width=width)
+    if code.lower() in shown.refusals():
+        lines += [*([EMPTY] if lines else []), *shown.refusal_lines(code.lower(), width=width)]
+    if lines:
+        page_lines(lines)
         return
     known = {listed.value: listed for listed in Code}
     if code.upper() not in known:
         near = get_close_matches(code.upper(), known, n=1, cutoff=0.7)
         near += get_close_matches(shown.term_key(code), shown.glossary(), cutoff=0.7)
-        hint = f"the closest: {', '.join(near)}" if near else "all of them: aligntool explain"
-        raise typer.BadParameter(f"there is no finding and no word {code!r}; {hint}")
+        near += get_close_matches(code.lower(), shown.refusals(), cutoff=0.7)
+        hint = f"the closest: {', '.join(dict.fromkeys(near))}" if near else "all of them: aligntool explain"
+        raise typer.BadParameter(f"there is no finding, no refusal and no word {code!r}; {hint}")
     page_lines(shown.explain_lines(known[code.upper()], width=width))
 
 

@@ -188,6 +188,9 @@ def list_lines(*, width: int) -> Iterator[Line]:
     yield EMPTY
     words = ", ".join(dict.fromkeys(title for title, _ in glossary().values()))
     yield from paragraph(translated("Words that can be explained, too: {words}", words=words), width, "  ")
+    yield EMPTY
+    codes = ", ".join(refusals())
+    yield from paragraph(translated("Codes of refusals: {codes}", codes=codes), width, "  ")
 
 
 # The glossary: `aligntool explain WORD`.
@@ -222,6 +225,37 @@ def term_lines(word: str, *, width: int) -> Iterator[Line]:
     title, text = glossary()[term_key(word)]
     yield ((title, Style.TITLE),)
     yield from paragraph(f"  {text}", width, "  ")
+
+
+# The codes of refusals: `aligntool explain CODE`.
+
+_REFUSAL = re.compile(r"^\| `([a-z0-9-]+)` \| (.+) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[(.+?)\]\((.+?)\)")
+
+
+@cache
+def refusals_markdown() -> str:
+    """Return the text of the page docs/refusals.md."""
+    return (get_data("aligntool.render", "refusals.md") or b"").decode()
+
+
+@cache
+def refusals() -> Mapping[str, str]:
+    """Return what is refused, by the code of the refusal."""
+    rows = _REFUSAL.findall(refusals_markdown())
+    return {code: _LINK.sub(r"\1: docs/\2", text).replace("`", "") for code, text in rows}
+
+
+def refusal_lines(code: str, *, width: int) -> Iterator[Line]:
+    """Yield what the code of a refusal means."""
+    yield from stacked(((code, Style.TITLE), ("  a refusal: nothing was written", Style.NOTE)), width)
+    yield from paragraph(f"  What is refused: {refusals()[code]}", width, "  ")
+    yield from paragraph(
+        "  The message of the refusal states the reason, and below it what to type, after an arrow; with"
+        " --json, these are its text and its hint.",
+        width,
+        "  ",
+    )
 
 
 # Recipes as text and as JSON.

@@ -159,6 +159,17 @@ def test_explain_knows_the_words_of_the_glossary() -> None:
     assert "stripe" in near
 
 
+def test_explain_knows_the_codes_of_refusals() -> None:
+    one = " ".join(run_aligntool("explain", "in-use", code=0).stdout.split())
+    assert "in-use a refusal: nothing was written" in one and "that a program or the kernel has open" in one
+    suspended = " ".join(run_aligntool("explain", "may-be-suspended", code=0).stdout.split())
+    assert "docs/crash-safety.md#a-suspended-system" in suspended and "](" not in suspended
+    both = run_aligntool("explain", "in-flight", code=0).stdout
+    assert "a refusal" in both and both.count("\n\n") == 1, "a code that is a word of the glossary, too"
+    assert "in-use" in run_aligntool("explain", "inuse", code=2).stderr
+    assert "not-confirmed" in run_aligntool("explain", code=0).stdout
+
+
 def test_drives_shows_an_entry_with_its_source() -> None:
     done = run_aligntool("drives", "WD20EARS")
     assert done.returncode == 0
