@@ -50,6 +50,9 @@ def dim_lines(text: str, width: int, indent: str = "    ") -> Iterator[Line]:
     return paragraph(text, width, indent, Style.DIM)
 
 
+PATH = "path"
+
+
 def reported_facts(disk: Disk) -> Facts:
     """Yield the facts that the drive reports, and its links up to the processor."""
     limits = disk.limits
@@ -83,7 +86,7 @@ def reported_facts(disk: Disk) -> Facts:
             ),
         )
     for path in disk.links:
-        yield "path", " ← ".join(_link_words(hop) for hop in path)
+        yield PATH, " ← ".join(_link_words(hop) for hop in path)
 
 
 def _facts_known(title: str, facts: Sequence[tuple[str, object]]) -> Facts:

@@ -22,7 +22,6 @@ from aligntool.render.lines import (
 )
 from aligntool.render.report import page
 from aligntool.render.report.disks import answer_bar
-from aligntool.render.report.rows import MOST_OPEN
 from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
@@ -268,6 +267,8 @@ def _mark(state: State) -> str:
     return str(state.off_grid) if state.off_grid else "!" if tone_of(state) != "good" else "·"
 
 
+MOST_OPEN = 12
+"""Most machines that are seen at once."""
 MOST_NAMED = 60
 """Most squares that show the names of their machines; more would need a screen of their own."""
 

@@ -2,6 +2,7 @@
 it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from aligntool.units import format_about, listed
 
 MOST_DISKS = 64
 """Most rows of disks; the rest are counted."""
-MOST_OPEN = 12
+MOST_OPEN = 7
 """Most rows that are seen at once; the rest, which are not worse, are folded."""
 MOST_WITHOUT_ERRORS = 6
 """Most rows that are seen at once if those after them have no errors: two screens of a phone."""
@@ -317,7 +318,7 @@ def _words_key(finding: Finding) -> tuple[str, str]:
 
 
 def _equal_disks(content: Content) -> list[list[Judged]]:
-    """Return the disks in groups of equal model, size, table, verdicts, problems and repairs, the worst
+    """Return the disks in groups of those that differ in nothing that is shown but names, the worst
     first.
     """
     found: dict[str, list[Finding]] = {}
@@ -333,13 +334,20 @@ def _equal_disks(content: Content) -> list[list[Judged]]:
 
 
 def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[reports.Repair]) -> object:
+    """Return everything that the page shows of a disk, but for what it shows of each by name: stacks, links
+    and temperatures.
+    """
     disk = judged.disk
-    table = tuple((part.number, part.extent) for part in disk.partitions)
-    grids = tuple((grid.kind, grid.size, grid.phase, grid.source) for grid in judged.grids)
-    verdicts = tuple((verdict.partition, verdict.answer, verdict.matters) for verdict in judged.verdicts)
-    problems = tuple((one.code, one.partition) for one in findings if one.severity is not Severity.INFO)
-    answers = tuple((repair.partition, repair.answer) for repair in repairs)
-    return audit.disk_words(disk), disk.size, disk.firmware, grids, table, verdicts, problems, answers
+    rows = tuple(row[5] for row in audit.table_rows(judged))  # contents
+    parts = tuple(
+        (part.number, part.extent, audit.partition_names(part), part.mounted_at) for part in disk.partitions
+    )
+    labels = tuple(layer.label for layer in disk.content)
+    facts = tuple(fact for fact in audit.reported_facts(disk) if fact[0] != audit.PATH)
+    longer = "(?![0-9])" if disk.name[-1:].isdigit() else ""  # nvme0n1 is not in nvme0n10
+    own_name = re.compile(rf"(?<![A-Za-z0-9]){re.escape(disk.name)}{longer}")
+    judgement = own_name.sub("", repr((judged.grids, judged.verdicts, findings, repairs)))
+    return audit.disk_words(disk), disk.size, rows, parts, labels, disk.mounted_at, facts, judgement
 
 
 def _urgency(
@@ -485,5 +493,9 @@ def _tone(verdict: reports.Verdict | None) -> str:
 
 
 def _details(group: Sequence[Judged]) -> Iterator[tuple[str, str]]:
-    """Yield what the drives report, each once."""
-    yield from dict.fromkeys(fact for judged in group for fact in audit.reported_facts(judged.disk))
+    """Yield what the drives report; what equal drives may differ in has their names."""
+    for judged in group:
+        for word, text in audit.reported_facts(judged.disk):
+            is_own = word == audit.PATH and len(group) > 1
+            if is_own or judged is group[0]:
+                yield f"{word} of {judged.disk.name}" if is_own else word, text

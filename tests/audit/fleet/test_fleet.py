@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, Fleet, Machine
 from aligntool.audit.fleet_changes import Change, State, compare_fleets
-from aligntool.render.fleet import fleet_lines, page_html, verdict_of
+from aligntool.render.fleet import MOST_OPEN, fleet_lines, page_html, verdict_of
 from aligntool.render.lines import text_of
-from aligntool.render.report.rows import MOST_OPEN
 from aligntool.units import GIB, MIB
 from tests.audit.fleet.sample_snapshots import MACHINES, members_of, multiplied, pack, pc
 from tests.fuzz import bombs

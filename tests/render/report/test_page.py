@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from itertools import pairwise
+from typing import Any
 from xml.etree import ElementTree
 
 import html5lib
@@ -26,6 +27,7 @@ from aligntool.render.report.page import page_html
 from aligntool.render.report.rows import MOST_OPEN, MOST_WITHOUT_ERRORS, Next, next_steps
 from aligntool.units import Extent
 from tests.audit.machines.captured import report
+from tests.raid.builders import drive, layer, linked
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
 from tests.thorough import sample, when_thorough
 
@@ -161,12 +163,53 @@ def test_a_backup_is_recommended_only_before_a_plan() -> None:
 
 def test_equal_disks_share_a_row_and_disks_with_other_tables_do_not() -> None:
     names = [names for names, _ in disk_rows(parsed(captured_page("md-on-misaligned-partitions")))]
-    assert [f"vd{letter}" for letter in "abcdefgh"] in names and ["sda", "sdb", "sdc"] in names
+    assert ["vda", "vdb", "vdc"] in names and ["sda", "sdb", "sdc"] in names
+    assert ["vdd"] in names, "the content of one of its partitions is not recognised"
     first, second = one_disk(32256).disks[0], one_disk(32256).disks[0]
     moved = replace(second.partitions[0], extent=Extent(32256, 2 << 20))
     for other, rows in ((second.partitions[0], 1), (moved, 2)):
-        disks = (replace(first, name="a"), replace(second, name="b", partitions=(other,)))
+        disks = (replace(first, name="sda"), replace(second, name="sdb", partitions=(other,)))
         assert len(disk_rows(parsed(page_html(content_of(Inventory(disks)))))) == rows
+
+
+@pytest.mark.parametrize(
+    ("changed", "in_partition", "rows"),
+    [
+        ({"serial": "S9", "wwn": "eui.9"}, {"node": "sdb1"}, 1),
+        ({"firmware": "9"}, {}, 2),
+        ({"queue_depth": 9}, {}, 2),
+        ({}, {"content_hint": "xfs"}, 2),
+        ({}, {"name": "home"}, 2),
+        ({}, {"content": (layer("ext4", "backup"),)}, 2),
+        ({}, {"mounted_at": ("/srv",)}, 2),
+    ],
+)
+def test_disks_that_differ_in_what_the_page_shows_have_rows_of_their_own(
+    changed: dict[str, Any], in_partition: dict[str, Any], rows: int
+) -> None:
+    first = replace(one_disk(32256).disks[0], name="sda")
+    other = replace(first.partitions[0], **in_partition)
+    second = replace(first, name="sdb", partitions=(other,), **changed)
+    tree = parsed(page_html(content_of(Inventory((first, second)))))
+    assert len(disk_rows(tree)) == rows
+
+
+def test_disks_with_other_findings_have_rows_of_their_own() -> None:
+    first = replace(one_disk(1 << 20).disks[0], name="sda")
+    found = content_of(Inventory((first, replace(first, name="sdb"))))
+    for words, rows in (("damaged", 1), ("lost", 2)):
+        both = tuple(
+            Finding(Code.GPT_BACKUP_DAMAGED, Severity.INFO, f"{name}: {said}", name, evidence=(f"seen on {name}1",))
+            for name, said in (("sda", "damaged"), ("sdb", words))
+        )
+        tree = parsed(page_html(replace(found, report=replace(found.report, findings=both))))
+        assert len(disk_rows(tree)) == rows
+
+
+def test_the_link_of_each_of_several_equal_drives_is_shown_with_its_name() -> None:
+    first, second = (linked(drive(number), 10**9) for number in (0, 1))
+    page = words_of(parsed(page_html(content_of(Inventory((first, second))))))
+    assert "path of nvme0n10000:00:00.0" in page and "path of nvme1n10000:01:00.0" in page
 
 
 @pytest.mark.parametrize("machine", MACHINES)
