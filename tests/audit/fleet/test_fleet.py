@@ -24,8 +24,8 @@ from aligntool.render.lines import text_of
 from aligntool.units import GIB, MIB
 from tests.audit.fleet.sample_snapshots import MACHINES, members_of, multiplied, pack, pc
 from tests.fuzz import bombs
-from tests.render.report.browser import asked
-from tests.render.report.test_browser import PHONE, examined
+from tests.render.report.browser import asked, on_phone
+from tests.render.report.test_browser import CUT, PHONE, examined
 from tests.run_aligntool import program, run_aligntool
 from tests.schemas import check
 from tests.thorough import THOROUGH, when_thorough
@@ -422,9 +422,8 @@ def test_the_filter_shows_only_machines_of_one_kind_without_a_script(tmp_path: P
     assert isinstance(fine, list) and len(fine) == MOST_OPEN + 4 - len(misaligned)
 
 
-CUT = """
-document.body.style.maxWidth = '390px';
-const facts = [...document.querySelectorAll('.machine-row .model')];
+FACTS = """
+const facts = [...phone.contentDocument.querySelectorAll('.machine-row .model')];
 const size = one => [one.scrollHeight > one.clientHeight, one.scrollWidth > one.clientWidth];
 say(facts.map(one => [one.textContent.split(' · ')[0], ...size(one)]));
 """
@@ -437,7 +436,8 @@ def test_a_phone_shows_the_figure_that_ranks_a_machine_whole(tmp_path: Path) -> 
     pc(tmp_path / "web", written=0)
     pc(tmp_path / "old")
     page = run_aligntool("fleet", tmp_path, "-o", "-", code=1).stdout
-    assert asked(page, CUT, width=PHONE) == [
+    assert asked(on_phone(page), CUT) == [True, [], 390]
+    assert asked(on_phone(page), FACTS) == [
         ["2.5TiB extra a day", False, False], ["1.3TiB extra a day", False, False],
         ["extra work unknown", False, False], ["0B extra a day", False, False],
     ]  # fmt: skip

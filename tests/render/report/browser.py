@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 from dataclasses import dataclass
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -80,6 +80,16 @@ def _requests(log: Path) -> list[str]:
     parameters = [event.get("params", {}) for event in events]
     urls = {one.get("url", "") for one in parameters if one.get("initiator", "not an origin") != "not an origin"}
     return sorted(url for url in urls if not url.startswith(("file:", "data:")))
+
+
+def on_phone(page: str) -> str:
+    """Return a page that shows this one in a frame as wide as a phone; a script finds it as `phone.contentDocument`.
+    Chromium's own windows are wider.
+    """
+    policy = '<meta http-equiv="Content-Security-Policy" content="none">'
+    inner = escape(re.sub(r"<meta http-equiv=\"Content-Security-Policy\"[^>]*>", "", page))
+    frame = f'<iframe id="phone" style="width:390px;height:844px;border:0" srcdoc="{inner}"></iframe>'
+    return f"<!DOCTYPE html><html><head>{policy}</head><body>{frame}</body></html>"
 
 
 def asked(page: str, script: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> object:

@@ -9,7 +9,7 @@ import pytest
 from aligntool.inventory import Inventory
 from aligntool.render.report.page import page_html
 from aligntool.units import Extent
-from tests.render.report.browser import asked, browse
+from tests.render.report.browser import asked, browse, on_phone
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
 from tests.render.report.test_page import MACHINES
 from tests.thorough import when_thorough
@@ -121,6 +121,20 @@ def test_a_machine_needs_little_more_than_two_screens_of_a_phone(machine: str) -
     script = "document.body.style.maxWidth = '390px'; say(document.documentElement.scrollHeight)"
     tall = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
     assert isinstance(tall, int) and tall <= 2.3 * SCREEN
+
+
+CUT = """
+const inner = phone.contentDocument;
+inner.querySelectorAll('details').forEach(one => one.open = true);
+const tables = [...inner.querySelectorAll('.disk .scroll:has(table)')];
+const cut = tables.filter(one => one.scrollWidth > one.clientWidth).map(one => one.getAttribute('aria-label'));
+say([tables.length > 0, cut, inner.documentElement.scrollWidth]);
+"""
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_no_table_of_partitions_is_cut_on_a_phone(machine: str) -> None:
+    assert asked(on_phone(captured_page(machine)), CUT) == [True, [], 390]
 
 
 @pytest.mark.parametrize(("width", "seen"), [(PHONE, False), (1280, True)])
