@@ -465,6 +465,9 @@ def member_holdings(member: Member) -> tuple[str, ...]:
     return contents(member.partition) or unrecognised_data(member.disk)
 
 
+UNRECOGNISED = "unrecognised: "
+
+
 def unrecognised_content(member: Member) -> tuple[str, ...]:
     """Return unrecognised content in a line that changes with its bytes; () if the member is blank, or has
     recognised content, which its kind and UUID identify.
@@ -477,7 +480,7 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
         or recognised_content(disk, part.number if part else None)
     ):
         return ()
-    return (f"unrecognised: SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
+    return (f"{UNRECOGNISED}SHA-256 of {disk.sampled.places} places {disk.sampled.digest}",)
 
 
 # Reasons why mdadm or mkfs would fail, or create something other than planned.

@@ -119,9 +119,11 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     for part, limit in zip(parts, ends, strict=True):
         begin = columns[part.start]
         mark = "^" * (part.verdict is not None and part.verdict.answer is Answer.OFF)
-        text = f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}"
         room = limit - begin - 1
-        text = fit(text, min(cell_width(harmless(text)), room)) if room > 4 else mark
+        text = harmless(f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}")
+        if part.what and cell_width(text) > room:
+            text = harmless(f"{mark}{part.what}")  # the table has its size
+        text = fit(text, min(cell_width(text), room)) if room > 4 else mark
         if begin >= used and text:
             line += [(" " * (begin - used), Style.PLAIN), (text, _stretch_style(part))]
             used = begin + cell_width(text)
@@ -232,7 +234,7 @@ def crossings(check: Check, request: int) -> str:
     """
     size = check.grid.size
     if request >= size:
-        return f"every {format_size(request)} request touches one more unit"
+        return f"every {format_size(request)} request touches one more {check.grid.kind}"
     period = size // request if size % request == 0 else size
     starts = (check.off_by + index * request for index in range(min(period, 4096)))
     across = sum(begin // size != (begin + request - 1) // size for begin in starts)

@@ -16,6 +16,7 @@ from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
+from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
@@ -736,9 +737,8 @@ def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[L
         known = (
             identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
         )
-        rows.append(
-            (step.device, known, format_about(step.disk.size), "; ".join(step.holds) or "no data seen")
-        )
+        holds = ("unrecognised data" if each.startswith(UNRECOGNISED) else each for each in step.holds)
+        rows.append((step.device, known, format_about(step.disk.size), "; ".join(holds) or "no data seen"))
     heads, *texts = columns(rows, left=(0, 1, 3), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for step, text in zip(members, texts, strict=True):

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, to_json
+from aligntool.inventory import Sampled
 from aligntool.mover.status import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, command_lines, text_of
-from aligntool.render.plan import distance_words, plan_lines, sector_words, time_words
+from aligntool.render.plan import distance_words, plan_lines, raid_plan_lines, sector_words, time_words
 from aligntool.render.progress import (
     Left,
     Pace,
@@ -35,6 +36,7 @@ from aligntool.render.progress import (
 )
 from aligntool.steps import CopyContent
 from aligntool.units import MIB, Extent
+from tests.raid.builders import drive, goal, planned
 from tests.render.sample_plans import CONVERT, DIRECTORIES, FORMAT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
 from tests.schemas import check
 from tests.thorough import examples
@@ -398,3 +400,13 @@ def test_the_json_of_a_disk_in_flight_has_step_partition_and_direction() -> None
     assert json.loads(event_json(PLAN, StepBegun(5)))["number"] == 6
     assert (document["direction"], document["next"]) == ("forward", ["a", "b"])
     assert (document["done"], document["total"]) == (10 * MIB, 40 * MIB)
+
+
+def test_unrecognised_data_of_a_member_are_not_named_by_their_digest() -> None:
+    first, second = (replace(drive(number), sampled=Sampled(22, 19, 0, "ab" * 32, 16 * MIB)) for number in (0, 1))
+    plan = planned(goal(wipe=("/dev/nvme0n1", "/dev/nvme1n1")), first, second)
+    lines = list(text_of(raid_plan_lines(plan, width=80)))
+    for name in ("/dev/nvme0n1", "/dev/nvme1n1"):
+        (row,) = (line for line in lines if line.split()[:1] == [f"{name}p1"])
+        assert row.rstrip().endswith("unrecognised data")
+    assert not any("SHA-256" in line for line in lines)

@@ -211,7 +211,7 @@ def test_the_map_shows_the_start_at_its_place() -> None:
     assert ruler[sector + 16] == "|", "one sector is 16 cells"
     assert blocks.index("[") - sector == 14, "3584 of 4096 bytes are 14 of 16 cells"
     assert lines[4].strip().startswith("^") and lines[4].index("^") == blocks.index("[")
-    assert "every 4KiB request touches one more unit" in lines[4]
+    assert "every 4KiB request touches one more physical sector" in lines[4]
 
 
 def test_the_map_of_an_aligned_partition_shows_blocks_on_the_boundaries() -> None:
@@ -243,6 +243,14 @@ def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
         assert abs(cells - share * width) <= 2, "within two columns, which the smallest one needs"
     assert labels[first:].startswith("^204.") and len(labels) <= width
     assert "^" not in labels[second:third]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_below_the_map_a_size_is_left_out_rather_than_cut(width: int) -> None:
+    (judged,) = judge(made_disk("63+1000000 ext4; 1000063+200000 ext4; 1200064+8", size=1 << 30, physical=4096)).judged
+    labels = list(text_of(disk_bar_lines(judged, width=width)))[2]
+    assert "^ext4" in labels and "…" not in labels
+    assert set(labels.split()) <= {"^ext4", "488.3MiB", "97.7MiB", "4KiB"}
 
 
 def test_no_strip_is_drawn_for_more_partitions_than_columns() -> None:
