@@ -290,10 +290,10 @@ def _squares(fleet: Fleet) -> Iterator[dict[str, object]]:
 def _verdict_words(machine: Machine) -> str:
     total = machine.on_grid + machine.off_grid + machine.unknown
     if machine.off_grid:
-        return f"{machine.off_grid} of {total} off the grid"
+        return f"{machine.off_grid} of {total} misaligned"
     if machine.unknown:
         return f"{machine.unknown} of {total} unknown"
-    return f"{total} on the grid" if total else "nothing to judge"
+    return f"{total} aligned" if total else "nothing to judge"
 
 
 def _extra_words(row: MachineRow) -> str:
