@@ -139,6 +139,7 @@ def read_ata(tree: Tree, block: Block, kind: DiskKind, descriptor: int | None) -
 
 # in a snapshot: a folder for each disk, a file for each byte where some begin
 CAPTURED_SECTORS = "/aligntool/sectors"
+CAPTURED_CONTENTS = "/aligntool/contents"  # blkid's TYPE of what is on a disk without a table, a file each
 _MOST_PLACES = 1000  # of sectors of one disk: a chain of extended boot records is no longer
 # of one disk: two copies of the largest GPT, and as much of an older one
 _MOST_CAPTURED = 4 * MOST_ENTRY_BYTES
@@ -185,7 +186,7 @@ class Looker:
             seen = self._captured_table(block, disk.size, limits) or seen
         node = f"/dev/{block.name}"
         found = replace(
-            _with_contents(disk, seen, kernel, record),
+            _with_contents(disk, seen, kernel, record, self._captured_content(block)),
             limits_given=limits_given,
             mounted_at=self.around.mounts.of(number, node, *_aliases(disk, record)),
             unseen=(*seen.unseen, *disk.unseen, *self._missing_facts(block, disk, kernel)),
@@ -213,6 +214,11 @@ class Looker:
         return replace(
             NOT_READ, table=found.table, table_read=True, partitions=found.partitions, unseen=(ONLY_TABLE,)
         )
+
+    def _captured_content(self, block: Block) -> str | None:
+        """Return what the capture says is on a disk without a table."""
+        tree = self.around.tree
+        return None if tree.live else tree.text(f"{CAPTURED_CONTENTS}/{block.sysname}") or None
 
     def _missing_facts(
         self, block: Block, disk: Disk, kernel: Sequence[partitions.KernelPartition]
@@ -389,7 +395,7 @@ def _is_known_without_sectors(disk: Disk, record: Record) -> bool:
 def _not_captured(disk: Disk) -> Unseen:
     if disk.size == 0:
         return _no_medium(disk.name)
-    why = f"{CAPTURED.why}, and neither the kernel nor udev reports what is on it"
+    why = f"{CAPTURED.why}, and neither it nor the kernel nor udev reports what is on it"
     return Unseen(TABLE_AND_CONTENTS, why, audit_command(disk), Gap.DISK)
 
 
@@ -398,7 +404,11 @@ def _no_medium(name: str) -> Unseen:
 
 
 def _with_contents(
-    disk: Disk, seen: Contents, kernel: Sequence[partitions.KernelPartition], record: Record
+    disk: Disk,
+    seen: Contents,
+    kernel: Sequence[partitions.KernelPartition],
+    record: Record,
+    captured: str | None,
 ) -> Disk:
     table, parts = partitions.merge_with_kernel(seen, kernel, record, disk.limits.logical_block_size)
     return replace(
@@ -411,7 +421,7 @@ def _with_contents(
         else tuple((part.number, part.extent) for part in kernel),
         content=seen.content,
         content_read=seen.content_read,
-        content_hint=record.get("ID_FS_TYPE"),
+        content_hint=record.get("ID_FS_TYPE") or captured,
         gpt_headers=seen.gpt_headers,
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from aligntool import __version__
+from aligntool.contents.layers import read_contents
 from aligntool.formats.reader import HeartbeatReader
 from aligntool.formats.table_sectors import table_extents, without_identities
 from aligntool.formats.tables import read_table
@@ -25,7 +26,7 @@ from aligntool.linux.commands import (
 from aligntool.linux.deadline import Pulse, results_in_children
 from aligntool.linux.devices import Block, list_blocks, spun_down, suspended, why_read_blocks
 from aligntool.linux.file_reader import FileReader
-from aligntool.linux.look import CAPTURED_IDENTIFY, CAPTURED_SECTORS, MANIFEST, Looker, now
+from aligntool.linux.look import CAPTURED_CONTENTS, CAPTURED_IDENTIFY, CAPTURED_SECTORS, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.system import CAPTURED as IMAGES
 from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
@@ -155,7 +156,7 @@ _MOST_ATTRIBUTES = 400  # in one folder
 def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[Entry]:
     """Yield the entries. Without `serials`, placeholders replace all identities; only with `host` the
     manifest has the name of the machine. As root it opens NVMe namespaces for Identify and their health, and
-    every disk that is awake for the sectors of its partition table; nothing for writing.
+    every disk that is awake for its partition table, or the kind of its content; nothing for writing.
     """
     sysfs.refuse_unmounted(tree)
     recorder = Recorder("", source=tree)
@@ -178,7 +179,7 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
             )
             masks.note_disk(block.sysname, [name for name in parts if name.startswith(block.sysname)])
     yield from _masked(recorder.entries(), masks) if masks else recorder.entries()
-    yield from _tables(tree, recorded, masks)
+    yield from _contents(tree, recorded, masks)
     manifest = {"date": now(), "aligntool": __version__, "host": tree.text(HOSTNAME) if host else None}
     yield Entry(MANIFEST[1:], FILE, json.dumps(manifest).encode() + b"\n")
 
@@ -220,35 +221,43 @@ def _identify_pages(tree: sysfs.Tree, block: Block) -> Iterator[tuple[str, bytes
     yield from ((f"{place}.{name}", page) for name, page in pages.items() if page is not None)
 
 
-def _tables(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks | None") -> Iterator[Entry]:
-    """Yield the sectors that hold the partition tables, of disks that can be opened and respond."""
+def _contents(tree: sysfs.Tree, recorded: list[tuple[Block, Disk]], masks: "Masks | None") -> Iterator[Entry]:
+    """Yield the sectors that hold the partition tables, or what is on a disk without one, of disks that can
+    be opened and respond.
+    """
     recorded = recorded if tree.live else []
-    jobs = [partial(_table_sectors, tree, block, disk) for block, disk in recorded]
+    jobs = [partial(_read_disk, tree, block, disk) for block, disk in recorded]
     found = dict(results_in_children(jobs))
     for number, (block, _) in enumerate(recorded):
-        sectors = found[number] or {}
+        sectors, kind = found[number] or ({}, "")
         if masks:
             sectors = without_identities(sectors, masks.guid)
         name = masks.device(block.sysname) if masks else block.sysname
         for at, content in sectors.items():
             yield Entry(f"{CAPTURED_SECTORS[1:]}/{name}/{at}", FILE, content)
+        if kind:
+            yield Entry(f"{CAPTURED_CONTENTS[1:]}/{name}", FILE, f"{kind}\n".encode())
 
 
-def _table_sectors(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> dict[int, bytes]:
-    """Return the sectors that hold the table of a disk by their offset, in a child; none if it cannot be
-    read.
+def _read_disk(tree: sysfs.Tree, block: Block, disk: Disk, pulse: Pulse) -> tuple[dict[int, bytes], str]:
+    """Return the sectors that hold the table of a disk by their offset, or if it has none, the kind of the
+    only content on it, in a child; nothing if it cannot be read.
     """
     if not disk.size or why_read_blocks(tree, block) or suspended(tree, block):
-        return {}
+        return {}, ""
     with suppress(OSError), sysfs.opened(f"/dev/{block.name}") as descriptor:
         if spun_down(descriptor, disk.kind, disk.rotational):
-            return {}
+            return {}, ""
         reader = HeartbeatReader(FileReader(descriptor, os.lseek(descriptor, 0, os.SEEK_END)), pulse.beat)
-        table = read_table(reader, sector_size=disk.limits.logical_block_size)
-        return {
-            extent.start: reader.read(extent.start, extent.length) for extent in table_extents(reader, table)
-        }
-    return {}
+        sector_size = disk.limits.logical_block_size
+        table = read_table(reader, sector_size=sector_size)
+        if table.table:
+            extents = table_extents(reader, table)
+            return {extent.start: reader.read(extent.start, extent.length) for extent in extents}, ""
+        found = read_contents(reader, sector_size=sector_size)
+        is_certain = len(found.content) == 1 and not found.unseen
+        return {}, found.content[0].kind if is_certain else ""
+    return {}, ""
 
 
 def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:

@@ -145,3 +145,26 @@ def test_an_audit_of_a_snapshot_reads_the_tables_that_root_captured(tmp_path: Pa
             assert after["table"]["faults"] == before["table"]["faults"]
     text = run_aligntool("audit", "--sysroot", tmp_path / "masked.tar.xz", *names, code=1).stdout
     assert text.startswith(f"Linux does not see the partitions of {names[2]}\n") and "secret" not in text
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mkfs.ext4")
+def test_a_snapshot_has_the_kind_of_what_is_on_a_disk_without_a_table(tmp_path: Path) -> None:
+    images = [tmp_path / "known.img", tmp_path / "unknown.img"]
+    for image in images:
+        image.write_bytes(b"private" * (16 << 20))
+    run("mkfs.ext4", "-q", "-F", "-L", "secret", images[0])
+    with ExitStack() as stack:
+        known, unknown = (Path(stack.enter_context(attached(image))).name for image in images)
+        run_aligntool("snapshot", "-o", tmp_path / "s.tar.xz", code=0)
+        live = json.loads(run_aligntool("audit", "--json", f"/dev/{known}", code=0).stdout)
+    with tarfile.open(tmp_path / "s.tar.xz") as tar:
+        own = [name for name in tar.getnames() if name.startswith("aligntool/")]
+        kind = tar.extractfile(f"aligntool/contents/{known}")
+        assert kind and kind.read() == b"ext4\n"
+    assert not [name for name in own if unknown in name.split("/")]
+    captured = run_aligntool("audit", "--json", "--sysroot", tmp_path / "s.tar.xz", known, code=0).stdout
+    for disk in (live["disks"][0], json.loads(captured)["disks"][0]):
+        assert disk["verdict"]["answer"] == "on"
+    refused = run_aligntool("audit", "--sysroot", tmp_path / "s.tar.xz", unknown).stdout
+    assert refused.startswith("Nothing could be judged")
