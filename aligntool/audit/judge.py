@@ -127,8 +127,9 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
     yield from table_findings(disk, above, has_image=hybrid_image(disk) is not None)
     parked = parked_numbers(disk)
     parts: dict[int | None, Partition] = {partition.number: partition for partition in disk.partitions}
-    # The data of a whole-disk member are judged like those of a member partition.
-    if not above or (not disk.partitions and any(layer.kind == MD.name for layer in disk.content)):
+    # The data of a whole-disk member are judged like those of a member partition, whether they were read or
+    # not.
+    if not above or not disk.partitions:
         reported = drives.worst_gap(disk)  # has one finding for the disk, not one for each partition
         for verdict in judged.verdicts[:MOST_FINDINGS_A_PARTITION_TABLE]:
             if (
@@ -141,6 +142,7 @@ def _findings(judged: Judged, rows: Sequence[KnownGeometry], above: str) -> Iter
             yield from start_findings(disk, partition, verdict, sector_size)
             if verdict.matters and (end := end_finding(disk, partition, grids[0], sector_size)):
                 yield end
+    if not above or (not disk.partitions and any(layer.kind == MD.name for layer in disk.content)):
         yield from layer_findings(judged, sector_size)
     yield from drives.device_findings(disk, grids, rows)
     yield from drives.drive_findings(disk, rows)

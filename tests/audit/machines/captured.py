@@ -13,8 +13,9 @@ HERE = Path(__file__).parent
 
 
 @cache
-def report(machine: str) -> Report:
-    inventory = look([], sysroot=str(HERE / f"{machine}.tar.xz"))
+def report(machine: str, *targets: str) -> Report:
+    """Return the audit of the machine, or of some of its disks."""
+    inventory = look(targets, sysroot=str(HERE / f"{machine}.tar.xz"))
     drives = load_drives()
     return audit(inventory, {disk.name: drives.known(disk) for disk in inventory.disks})
 

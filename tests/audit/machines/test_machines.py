@@ -5,7 +5,7 @@ README.md describes how they were captured. The machines with NVMe drives and wi
 
 import pytest
 
-from aligntool.audit.report import Answer, GridKind
+from aligntool.audit.report import Answer, GridKind, Severity
 from aligntool.inventory import DiskKind
 from tests.audit.machines.captured import HERE, answers, disk, judged, names, report
 from tests.thorough import sample
@@ -18,6 +18,21 @@ SHIFTED, BUSES = "lowest-aligned-7", "sata-usb-and-sd-card"
 def test_information_that_a_snapshot_lacks_is_reported_for_every_disk(machine: str) -> None:
     for one in report(machine).judged:
         assert any("captured tree" in unseen.why for unseen in one.disk.unseen)
+
+
+@pytest.mark.parametrize("machine", ["lowest-aligned-7", "md-on-misaligned-partitions"])
+def test_every_misaligned_start_has_a_finding_also_if_its_disk_is_audited_alone(machine: str) -> None:
+    seen = 0
+    for one in report(machine).judged:
+        name = one.disk.name
+        for audited in (report(machine), report(machine, name)):
+            (alone,) = (each for each in audited.judged if each.disk.name == name)
+            faults = (one for one in audited.findings if one.disk == name and one.severity is not Severity.INFO)
+            found = {finding.partition for finding in faults}
+            off = {verdict.partition for verdict in alone.verdicts if verdict.answer is Answer.OFF and verdict.matters}
+            assert off <= found, name
+            seen += len(off)
+    assert seen
 
 
 # lowest-aligned-7 --------------------------------------------------------------------------------------------------
