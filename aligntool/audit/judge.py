@@ -491,7 +491,9 @@ def _odd_luks(content: Sequence[Layer], end: int) -> str:
 
 def _evidence(partition: Partition | None, verdict: Verdict, worst: report.Check) -> Iterator[str]:
     for check in verdict.checks:
-        if not check.on and check is not worst:
+        # what is off the boundaries of 4 KiB is off those of 1 MiB, too
+        is_implied = not (worst.grid.off_by(check.grid.phase) or check.grid.size % worst.grid.size)
+        if not check.on and not is_implied:
             grid = check.grid
             yield (
                 f"also {format_size(check.off_by)} off the {grid.kind} of {format_size(grid.size)}"

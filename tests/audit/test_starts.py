@@ -345,12 +345,13 @@ def test_the_minimum_io_of_a_raid_controller_is_judged_like_the_chunk_of_md() ->
     assert found[0] == found[1] == [("AT104", Severity.WARNING, 2)]
 
 
-def test_other_missed_grids_are_listed_as_evidence_without_repeating_the_worst() -> None:
-    finding = judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).findings[0]
-    assert finding.evidence == (
-        "also 32256B off the optimal I/O size of 1MiB (reported)",
-        "also 32256B off the grain of 1MiB (assumed)",
-    )
+def test_only_missed_grids_that_the_worst_does_not_imply_are_listed_as_evidence() -> None:
+    """Every start off the boundaries of 4 KiB is off those of 1 MiB; one off those of 24 KiB need not be."""
+    assert judge(made_disk("63+1000", physical=4096, optimal=1 * MIB)).findings[0].evidence == ()
+    odd = judge(
+        made_disk("64+1000", physical=4096, rotational=False), wishes=AuditOptions(page_size=24 * KIB)
+    ).findings[0]
+    assert (odd.code.value, odd.evidence) == ("AT102", ("also 32KiB off the grain of 1MiB (assumed)",))
 
 
 def test_the_verdict_of_the_kernel_is_listed_as_evidence() -> None:
