@@ -35,7 +35,7 @@ def test_the_page_shows_the_same_partition_starts_as_sfdisk(image: Path, tmp_pat
     assert f"{page} written" in done.stderr
     text = page.read_text()
     for part in json.loads(run("sfdisk", "--json", image))["partitiontable"]["partitions"]:
-        assert f'<td class="number">{part["start"]}</td>' in text
+        assert f'<td role="cell" class="number sector">{part["start"]}</td>' in text
     assert "AT101" in text and f"aligntool plan realign {image}" in text
 
 
