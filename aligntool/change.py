@@ -312,6 +312,8 @@ class Plan:
     attention: tuple[str, ...] = ()  # tasks for the user afterwards, a sentence each
     notes: tuple[str, ...] = ()  # decisions and their reasons, a sentence each
     estimate: Estimate | None = None
+    # what was not checked where the plan was made, a phrase each
+    unchecked: tuple[str, ...] = field(default=(), metadata={OMITTED: True})
 
     @property
     def writes(self) -> bool:
@@ -493,6 +495,8 @@ class ArrayRequest:
 
     drives: tuple[str, ...]
     goal: RaidGoal
+    # what stood for the drives: "capture", of another machine, or "images"; "": the drives themselves
+    made_from: str = field(default="", metadata={OMITTED: True})
 
 
 def plan_with_request(plan: Plan, key: str, asked: object) -> str:

@@ -89,6 +89,7 @@ class Manifest:
     date: str | None = None  # UTC, ISO 8601
     aligntool: str | None = None
     host: str | None = None
+    serials: bool | None = None  # a snapshot with serial numbers and UUIDs
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ LOST = "lost: "  # begins the sentences of a plan on what it overwrites, which a
 VIOLATES = "VIOLATES"  # marks the sentences on broken rules, which a short plan shows, too
 # begins the sentences on a system in a layer, which are shown before the question
 SUSPENDED = "may be suspended: "
+NOT_READ = "what is on the drives"  # begins the phrase of a plan on drives of which the content is unknown
 ZEROED = "zeroed first, so that no old signature reappears: "  # begins a list of bytes, shown with -v
 _LSBLK = "lsblk -d lists the other drives"
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from aligntool.audit.arrays import sync_words
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Judged, Report
-from aligntool.audit.wording import shell_word
+from aligntool.audit.wording import holders_of, shell_word
 from aligntool.change import ArrayPlan, ChangeState, Plan, RaidGoal, array_plan
 from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
@@ -29,6 +29,7 @@ from aligntool.linux.files import volatile_kind
 from aligntool.linux.in_use import unlisted_occupants
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
+from aligntool.linux.targets import UserLimits
 from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.raid.apply import apply_record, begin, undo_record
@@ -284,6 +285,8 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
 #
 # Planning, making, tuning and showing an array begin with this.
 
+NOTHING_GIVEN = UserLimits()
+
 
 def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
     """Return the drives with their health, the named partition of each or None, the report, and known
@@ -306,6 +309,33 @@ def look_at_members(drives: list[str]) -> tuple[list[Judged], tuple[int | None, 
         for (judged, _), disk in zip(named, disks, strict=True)
     ]
     return members, tuple(number for _, number in named), report, known
+
+
+def look_at_captured(
+    nodes: Sequence[str], sysroot: str
+) -> tuple[list[Judged], tuple[int | None, ...], Report, Known]:
+    """Return what `look_at_members` returns, of a captured machine. `nodes`: the kernel's paths of drives or
+    partitions there. Nothing of this machine is looked at. Raises Refused.
+    """
+    report, known = _look(list(nodes), sysroot, arrays=True)
+    machine = look((), sysroot=sysroot, files=False)
+    places = {judged.disk.path: (judged, None) for judged in report.judged}
+    parts = [(judged, part) for judged in report.judged for part in judged.disk.partitions]
+    named = places | {f"/dev/{part.node}": (judged, part.number) for judged, part in parts if part.node}
+    found = [named[node] for node in nodes]
+    members = [replace(judged, above=machine) if holders_of(judged.disk) else judged for judged, _ in found]
+    return members, tuple(number for _, number in found), report, known
+
+
+def look_at_stand_ins(images: Sequence[str], given: UserLimits) -> tuple[list[Judged], Report, Known]:
+    """Return image files as the drives that they stand for in a plan. Raises Refused."""
+    report, known = _look(list(images), given=given)
+    members = []
+    for image in images:
+        refuse_in_flight(image)
+        judged, _ = _find(report, image)
+        members.append(replace(judged, disk=replace(judged.disk, kind=DiskKind.OTHER)))
+    return members, report, known
 
 
 def users_beside_mounts(disk: Disk, number: int | None = None) -> tuple[tuple[str, str], ...]:
@@ -354,11 +384,13 @@ def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[Ar
     return arrays_of(report, names, known_rates(known), known, words)
 
 
-def _look(targets: list[str], sysroot: str | None = None, *, arrays: bool = False) -> tuple[Report, Known]:
+def _look(
+    targets: list[str], sysroot: str | None = None, *, arrays: bool = False, given: UserLimits = NOTHING_GIVEN
+) -> tuple[Report, Known]:
     """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be
     read.
     """
-    inventory = look(targets, sysroot=sysroot, arrays=arrays)
+    inventory = look(targets, sysroot=sysroot, arrays=arrays, given=given)
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     known = known_geometries(inventory)

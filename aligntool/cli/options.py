@@ -168,15 +168,21 @@ def resolve_device(name: str) -> str:
     return str(Path(name).resolve()) if "/" in name else name
 
 
-def distinct_devices(names: Sequence[str]) -> list[str]:
+def device_here(name: str) -> str:
+    """Return the path of the device that a name leads to on this machine."""
+    return str(Path(name if "/" in name else f"/dev/{name}").resolve())
+
+
+def distinct_devices(names: Sequence[str], device_of: Callable[[str], str] = device_here) -> list[str]:
     """Return the names without those that lead to a device that another name leads to, as the links in
     /dev/disk/by-id do, and report them. A name that is given twice is kept: it is a typing error.
+    `device_of`: returns the device that a name leads to.
     """
     firsts: dict[str, str] = {}
     others: dict[str, list[str]] = {}
     kept = []
     for name in names:
-        device = str(Path(name if "/" in name else f"/dev/{name}").resolve())
+        device = device_of(name)
         first = firsts.setdefault(device, name)
         if first == name:
             kept.append(name)

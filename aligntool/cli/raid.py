@@ -2,9 +2,10 @@
 array.
 """
 
+import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,17 @@ import typer
 
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import shell_word
-from aligntool.change import NOT_MOUNTED, RAID_WORDS, ArrayRequest, Plan, RaidGoal, plan_with_request, to_json
+from aligntool.change import (
+    NOT_MOUNTED,
+    RAID_WORDS,
+    ArrayPlan,
+    ArrayRequest,
+    Plan,
+    RaidGoal,
+    array_plan,
+    plan_with_request,
+    to_json,
+)
 from aligntool.cli import arrays as acting
 from aligntool.cli import options
 from aligntool.cli.options import mount_point, one_of, print_lines, resolve_device, terminal_width
@@ -24,16 +35,17 @@ from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.commands import ByHand, by_hand, command, typed
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, refuse
 from aligntool.inventory import Disk, Inventory
 from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
 from aligntool.linux.lock import lock_against_udev
-from aligntool.linux.look import look
-from aligntool.linux.sysfs import Tree
+from aligntool.linux.look import look, read_manifest
+from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.linux.system import find_distribution, read_system
 from aligntool.linux.systemd_journal import recorded
+from aligntool.linux.targets import UserLimits, captured_node, open_sysroot
 from aligntool.measure.arrays import (
     Sweep,
     SweepRun,
@@ -47,12 +59,22 @@ from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import array_device
-from aligntool.raid.planning import needs_of_goal, needs_of_plan, not_checked, plan_raid
+from aligntool.raid.current_names import absent_drives
+from aligntool.raid.elsewhere import (
+    CAPTURE,
+    IMAGES,
+    captured_refusals,
+    unchecked_of_capture,
+    unchecked_of_images,
+    unchecked_of_system,
+)
+from aligntool.raid.planning import needs_of_goal, needs_of_plan, plan_raid
 from aligntool.raid.running import PersistGoal, find_array, plan_persist, resolve_array
 from aligntool.raid.stale import StaleLine, may_have_stale_lines, stale_lines
+from aligntool.realign.planning import there
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
-from aligntool.render.lines import Style, plain, show
+from aligntool.render.lines import ON_CAPTURED, Style, plain, show
 from aligntool.units import KIB
 
 WaitOption = Annotated[
@@ -139,7 +161,7 @@ class ArrayOptions:
     mount: Annotated[
         str | None,
         typer.Option(
-            "--mount", parser=mount_point, metavar="DIR", help="Mount point, or none [default: /srv/NAME]."
+            "--mount", parser=options.text, metavar="DIR", help="Mount point, or none [default: /srv/NAME]."
         ),
     ] = None
     database_page: Annotated[
@@ -182,8 +204,9 @@ class ArrayOptions:
     ] = None
     system: options.SystemOption = None
 
-    def goal(self) -> RaidGoal:
-        """Return the goal, with new UUIDs. Options override the values of a recipe.
+    def goal(self, captured: Tree | None = None) -> RaidGoal:
+        """Return the goal, with new UUIDs. Options override the values of a recipe. `captured`: the machine
+        that it is for, if not this one.
 
         Raises Refused.
         """
@@ -196,6 +219,11 @@ class ArrayOptions:
                 goal, block_size=None, inode_size=None, log_size=None, mount_options=None, mount_at=place
             )
         mount_at = "" if self.mount == "none" else self.mount
+        wiped = tuple(map(resolve_device, self.wipe or ()))
+        if captured:
+            wiped = tuple(captured_node(captured, name) for name in self.wipe or ())
+        elif mount_at:
+            mount_at = mount_point(mount_at)
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
             tuned.parse_tuning(measured, self.measured)
@@ -204,8 +232,8 @@ class ArrayOptions:
             **{name: value for name in _GOAL_FIELDS if (value := getattr(self, name))},
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
-            wipe=tuple(resolve_device(name) for name in self.wipe or ()),
-            system=system_of(self.system),
+            wipe=wiped,
+            system=system_of(self.system, captured or LIVE),
             measured=measured,
         )
 
@@ -235,13 +263,14 @@ def with_new_uuids(goal: RaidGoal) -> RaidGoal:
     return replace(goal, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
-def system_of(word: str | None) -> str:
-    """Return the family of the system whose files are changed, this one's by default. Raises Refused if it is
-    unknown: with another system's files and commands, no array would start.
+def system_of(word: str | None, tree: Tree = LIVE) -> str:
+    """Return the family of the system whose files are changed, that of the machine by default. Raises Refused
+    if it is unknown: with another system's files and commands, no array would start.
     """
-    system = word or find_distribution()
+    system = word or find_distribution(tree)
     if system is None:
-        raise Refused("the family of this system is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
+        which = "this system" if tree.live else "the captured system"
+        raise Refused(f"the family of {which} is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
     return system
 
 
@@ -346,18 +375,48 @@ def plan_command(
     verbose: options.VerbosePlanOption = False,
     kept: options.PlanFile,
     json_: options.JsonOption = False,
+    sysroot: options.SysrootOption = None,
+    sector_size: options.SectorOption = None,
+    physical_sector_size: options.PhysicalOption = None,
 ) -> None:
     """Plan an array, and show how it would be created.
 
     The plan covers partitions, data offset, chunk size, file system, and the configuration to start it at
     every boot.
 
+    Image files stand for drives of their size; with --sysroot, the drives are those of a captured machine.
+
     Example: sudo aligntool raid plan --recipe nvme-raid0-scratch /dev/nvme0n1 /dev/nvme1n1
 
     Exit code: 0 planned; 3 refused, with every reason.
     """
-    operation = CreateArray(tuple(options.distinct_devices(drives)), chosen.goal())
-    show_only(operation, json_=json_, kept=kept, inputs=(chosen.recipe, chosen.measured), verbose=verbose)
+    root = options.one_machine(sysroot)
+    given = UserLimits(sector_size, physical_sector_size)
+    of_images = root is None and all(os.path.isfile(drive) for drive in drives)  # noqa: PTH113
+    if given != acting.NOTHING_GIVEN and not of_images:
+        raise typer.BadParameter("--sector-size and --physical-sector-size are for image files")
+    inputs = (chosen.recipe, chosen.measured, root)
+    if root is not None:
+        with open_sysroot(root) as tree:
+            nodes = {name: captured_node(tree, name) for name in drives}
+            named = tuple(options.distinct_devices(drives, nodes.__getitem__))
+            captured = CapturedArray(
+                named, chosen.goal(tree), made_from=CAPTURE, sysroot=root, tree=tree, nodes=nodes
+            )
+            applicable = captured.has_serials or kept.file is None
+            return show_only(
+                captured, json_=json_, kept=kept, inputs=inputs, verbose=verbose, applicable=applicable,
+                where=ON_CAPTURED,
+            )  # fmt: skip
+    named = tuple(options.distinct_devices(drives))
+    if of_images:
+        images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given)
+        return show_only(
+            images, json_=json_, kept=kept, inputs=(*inputs, *named), verbose=verbose, applicable=False
+        )
+    return show_only(
+        CreateArray(named, chosen.goal()), json_=json_, kept=kept, inputs=inputs, verbose=verbose
+    )
 
 
 def typed_arguments() -> list[str]:
@@ -398,7 +457,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
         acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
         raise
     acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
-    return plan if here else replace(plan, attention=(*plan.attention, not_checked(goal)))
+    return plan if here else replace(plan, unchecked=(unchecked_of_system(goal),))
 
 
 def find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
@@ -496,6 +555,7 @@ class CreateArray(acting.ArrayOperation):
     goal: RaidGoal
     with_goal: bool = True  # in the plan's document, for `apply`
     wait: bool = False
+    made_from: str = ""  # see `ArrayRequest`
 
     @property
     def named(self) -> str:
@@ -507,10 +567,20 @@ class CreateArray(acting.ArrayOperation):
     def document(self, plan: Plan) -> str:
         if not self.with_goal:
             return to_json(plan) + "\n"
-        return plan_with_request(plan, "wanted", ArrayRequest(self.drives, self.goal)) + "\n"
+        request = ArrayRequest(self.drives, self.goal, self.made_from)
+        return plan_with_request(plan, "wanted", request) + "\n"
+
+    def shown(self, plan: Plan) -> Plan:
+        """Return a plan that was made elsewhere without what has been checked here by now."""
+        return replace(plan, unchecked=()) if self.made_from else plan
 
     def next_command(self) -> str:
         return apply_command("raid create", typed_arguments())
+
+    def refuse_changed(self, plan: Plan) -> None:
+        if self.made_from:
+            refuse_elsewhere(array_plan(plan), self.goal, self.made_from)
+        acting.ArrayOperation.refuse_changed(self, plan)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:
@@ -518,6 +588,101 @@ class CreateArray(acting.ArrayOperation):
         acting.report_array(plan, json_=json_)
         if not (self.wait or json_):
             acting.report_resync(plan.disk.path)
+
+
+def refuse_elsewhere(plan: ArrayPlan, goal: RaidGoal, made_from: str) -> None:
+    """Raise Refused, with a single reason, if a plan is for image files, or for another machine."""
+    if made_from == IMAGES:
+        text = "the plan is for image files in place of drives; md works on block devices"
+        raise Refused(text, hint="name the drives: aligntool raid create --help", code="file")
+    absent = absent_drives(plan, look((), arrays=True, files=False).disks)
+    if absent:
+        text = f"the plan is for drives that are not on this machine: {'; '.join(absent)}"
+        hint = "apply it on the machine that was captured; its capture must have serial numbers: --serials"
+        raise Refused(text, hint=hint, code="plan-stale")
+    here = find_distribution()
+    if goal.system != here:
+        text = f"the plan is for the files and commands of {SYSTEMS[goal.system].title}"
+        title = f"{SYSTEMS[here].title}" if here else "of an unknown family"
+        raise Refused(f"{text}, and this system is {title}", hint="aligntool raid plan", code="plan-stale")
+
+
+# `aligntool raid plan` for drives that are not here. Nothing is known of them beyond what a capture shows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedArray(CreateArray):
+    """Plan an array of the drives of a captured machine."""
+
+    sysroot: str  # as it was typed
+    tree: Tree
+    nodes: Mapping[str, str]  # the kernel's paths of the drives
+
+    @property
+    def has_serials(self) -> bool:
+        return bool(read_manifest(self.tree).serials)
+
+    def shown(self, plan: Plan) -> Plan:
+        return plan
+
+    def next_command(self) -> str:
+        words = [f"--sysroot={self.sysroot}", "--sysroot", self.sysroot]
+        return apply_command("raid create", [word for word in typed_arguments() if word not in words])
+
+    def make_plan(self) -> Plan:
+        """Plan from what the capture shows. Raises Refused with every reason."""
+        try:
+            return self._plan()
+        except Refused as refused:
+            refused.change_hints(self._hint_there)
+            raise
+
+    def _plan(self) -> Plan:
+        root = self.tree.root
+        if self.goal.lba_size is not None:
+            text = "a capture shows neither whether a drive is empty nor what formatting it erases"
+            raise Refused(text, hint="omit --lba-size", code="not-read", subject="--lba-size")
+        nodes = [self.nodes[drive] for drive in self.drives]
+        members, numbers, report, known = acting.look_at_captured(nodes, root)
+        goal = replace(self.goal, partitions=numbers)
+        array = existing.array_on(members, goal, report.inventory.disks)
+        if array is not None:
+            text = f"{array.path} exists on these drives; a capture does not show whether it is as requested"
+            hint = typed("aligntool raid show --sysroot", self.sysroot, array.name, sudo=False)
+            raise Refused(text, hint=hint, code="held", subject=array.path)
+        machine = look((), sysroot=root, files=False)
+        files = read_system(self.tree, images=False)
+        needs = needs_of_goal(goal, here=True)
+        try:
+            plan = plan_raid(members, report.inventory, goal, known=known)
+        except Refused as refused:
+            refuse([*refused.refusals, *captured_refusals(needs, machine, files)])
+            raise
+        refuse(captured_refusals(needs_of_plan(plan, here=True), machine, files, plan.array))
+        return replace(plan, unchecked=unchecked_of_capture(members, goal, serials=self.has_serials))
+
+    def _hint_there(self, hint: str) -> str:
+        return "\n".join(
+            there(line, self.sysroot) if line.startswith(("sudo ", "by hand")) else line
+            for line in hint.split("\n")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayOfImages(CreateArray):
+    """Plan an array of drives for which image files stand."""
+
+    given: UserLimits
+
+    def shown(self, plan: Plan) -> Plan:
+        return plan
+
+    def make_plan(self) -> Plan:
+        """Plan for drives of these sizes, with what the files contain. Raises Refused with every reason."""
+        members, report, known = acting.look_at_stand_ins(self.drives, self.given)
+        sampled = acting.sampled_members(members, self.goal)
+        plan = plan_raid(sampled, report.inventory, self.goal, known=known)
+        return replace(plan, unchecked=unchecked_of_images(members, self.goal))
 
 
 # `aligntool raid tune`: which chunk size is fastest on these drives, measured while they are still empty.

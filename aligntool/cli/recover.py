@@ -126,7 +126,7 @@ def _saved_plan(
     match plan.purpose:
         case "raid":
             wanted = request_in_document(text, "wanted", ArrayRequest)
-            return CreateArray(wanted.drives, wanted.goal), plan
+            return CreateArray(wanted.drives, wanted.goal, made_from=wanted.made_from), plan
         case "persist":
             return Persist(path, request_in_document(text, "persist", PersistGoal)), plan
         case "reformat":

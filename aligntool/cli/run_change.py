@@ -165,10 +165,11 @@ def show_only(
     applicable: bool = True,
     inputs: Iterable[str | None] = (),
     verbose: bool = False,
+    where: str = "",
 ) -> None:
     """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this
-    machine. `inputs`: the files that it is made from, besides the disk. `verbose`: show every byte range and
-    command.
+    machine, or `where`, which begins the command for that. `inputs`: the files that it is made from, besides
+    the disk. `verbose`: show every byte range and command.
     """
     plan = _possible_plan(operation)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
@@ -183,7 +184,7 @@ def show_only(
         else operation.next_command()
     )
     shown = operation.shown(plan)
-    page_lines(operation.lines(shown, type_next if applicable else "", verbose=verbose))
+    page_lines(operation.lines(shown, where + type_next if applicable else "", verbose=verbose))
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool = False) -> None:

@@ -167,8 +167,9 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
             recorder.files.update(_identify_pages(tree, block))
     for path in _ALSO_RECORDED:
         recorder.content(path)
-    if any(disk.array for _, disk in recorded):
-        read_system(recorder)
+    has_array = any(disk.array for _, disk in recorded)
+    read_system(recorder, images=has_array)
+    if has_array:
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
     masks = None if serials else Masks()
@@ -180,7 +181,8 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
             masks.note_disk(block.sysname, [name for name in parts if name.startswith(block.sysname)])
     yield from _masked(recorder.entries(), masks) if masks else recorder.entries()
     yield from _contents(tree, recorded, masks)
-    manifest = {"date": now(), "aligntool": __version__, "host": tree.text(HOSTNAME) if host else None}
+    name = tree.text(HOSTNAME) if host else None
+    manifest = {"date": now(), "aligntool": __version__, "host": name, "serials": serials}
     yield Entry(MANIFEST[1:], FILE, json.dumps(manifest).encode() + b"\n")
 
 

@@ -545,20 +545,29 @@ def _find_live(tree: Tree, target: str) -> Block | None:
 
 def _find_captured(tree: Tree, target: str) -> Block:
     name = target.removeprefix("/dev/")
-    block = find_block(tree, name) or next(_disks_by_link(tree, name), None)
+    block = find_block(tree, name) or next((found for found, _ in _disks_by_link(tree, name)), None)
     if block is None:
         known = ", ".join(block.name for block in list_blocks(tree)[:12])
         raise Refused(f"{target} is not in the captured tree", hint=f"it has: {known}" if known else "")
     return block
 
 
-def _disks_by_link(tree: Tree, link: str) -> Iterator[Block]:
+def captured_node(tree: Tree, target: str) -> str:
+    """Return the kernel's path of a disk or partition of a captured machine. Raises Refused."""
+    _find_captured(tree, target)
+    name = target.removeprefix("/dev/")
+    linked = None if find_block(tree, name) else next((node for _, node in _disks_by_link(tree, name)), None)
+    return f"/dev/{linked or name}"
+
+
+def _disks_by_link(tree: Tree, link: str) -> Iterator[tuple[Block, str]]:
     """Yield the disks to which a link such as /dev/disk/by-id/... led on the captured machine, by udev's
-    records.
+    records, each with the kernel's name of the disk or partition that it led to.
     """
     database = UdevDatabase(tree)
     for block in list_blocks(tree):
         parts = [f"{block.path}/{name}" for name in tree.names(block.path) if name.startswith(block.sysname)]
         for path in (block.path, *parts):
-            if link in database.record(tree.text(f"{path}/dev"), path.rpartition("/")[2]).links:
-                yield block
+            node = path.rpartition("/")[2]
+            if link in database.record(tree.text(f"{path}/dev"), node).links:
+                yield block, block.name if path == block.path else node

@@ -28,7 +28,7 @@ from aligntool.steps import (
     SystemStep,
     WriteFile,
 )
-from aligntool.system import LATE_START, ArrayLine, MdadmConf, TableLine, parse_mdadm_conf
+from aligntool.system import LATE_START, ArrayLine, MdadmConf, TableLine, parse_fstab, parse_mdadm_conf
 from aligntool.system import System as Files
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's
@@ -334,6 +334,17 @@ def refuse_array_lines(conf: MdadmConf, step: EditFile, made: MakeArray | None) 
                 yield Refusal(
                     "file-conflict", other.file, f"{text}: {other.text}", f"remove it from {other.file}"
                 )
+
+
+def taken_places(step: EditFile, lines: Sequence[TableLine]) -> Iterator[tuple[TableLine, str]]:
+    """Yield each line that the step writes into fstab, with what one of its `lines` already mounts at that
+    place, except a line that it replaces.
+    """
+    replaced = {line.place for line in lines if step.instead_of in line.text}
+    taken = {line.place: line.spec for line in lines if line.place.startswith("/")}
+    for wanted in parse_fstab("\n".join(step.lines)) if step.path == FSTAB else ():
+        if wanted.place in taken.keys() - replaced:
+            yield wanted, taken[wanted.place]
 
 
 def _would_match(line: ArrayLine, made: MakeArray) -> bool:

@@ -53,6 +53,15 @@ def with_current_names(plan: ArrayPlan, disks: Sequence[Disk]) -> ArrayPlan:
     return replace(plan, steps=tuple(_step_here(step, names) for step in plan.steps))
 
 
+def absent_drives(plan: ArrayPlan, disks: Sequence[Disk]) -> list[str]:
+    """Return each drive of a plan that none of the disks is, in words."""
+    absent = [
+        step.disk for step in plan.drives if not any(steps_drives.is_same_drive(disk, step) for disk in disks)
+    ]
+    words = (f"{disk.model or 'a drive'}, serial {disk.serial or 'unknown'}" for disk in absent)
+    return list(dict.fromkeys(words))
+
+
 def _find_drives(step: steps.DriveStep, disks: Sequence[Disk]) -> list[Disk]:
     """Return the disks that match by serial number or WWN. A drive that has neither is found by its new table
     once that is made, else by its name.

@@ -27,11 +27,16 @@ UNEVEN = 20  # per cent between the least and the most worn
 _WITH_HEALTH = (DiskKind.ATA, DiskKind.SCSI, DiskKind.NVME, DiskKind.USB)
 
 
-def unread_health(disks: Sequence[Disk]) -> Iterator[str]:
-    """Yield a sentence that names the drives whose health was not read."""
-    names = [
+def without_health(disks: Sequence[Disk]) -> list[str]:
+    """Return the names of the drives whose health was not read."""
+    return [
         disk.name for disk in disks if disk.kind in _WITH_HEALTH and disk.health is None and not disk.failing
     ]
+
+
+def unread_health(disks: Sequence[Disk]) -> Iterator[str]:
+    """Yield a sentence that names the drives whose health was not read."""
+    names = without_health(disks)
     if names:
         yield f"health not read: {', '.join(names)}; this needs root and smartctl (smartmontools)"
 

@@ -168,10 +168,10 @@ def attention_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[
     array = (*_array_attention(decided), *_discards(decided, inventory), *_system_attention(decided))
     if inventory.system:
         array += (*boot.kernel_attention(inventory.system),)
-    return (*_member_attention(decided, known), *hidden, *array)
+    return (*_member_attention(decided, known, captured=inventory.captured), *hidden, *array)
 
 
-def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
+def _member_attention(decided: Decided, known: Known, *, captured: bool) -> Iterator[str]:
     named = [placed.member for placed in decided.placed]
     for member in named:
         if refusals.is_wiped(member, decided.goal):
@@ -181,7 +181,8 @@ def _member_attention(decided: Decided, known: Known) -> Iterator[str]:
             yield f"{member.name}: {unread}"
     if not decided.geometry.level.redundant:
         yield f"{decided.geometry.level.title}: if one drive fails, all data is lost; keep copies elsewhere"
-    yield from members.unread_health([candidate.disk for candidate in named])
+    if not captured:
+        yield from members.unread_health([candidate.disk for candidate in named])
     yield from members.differences(named, known)
     yield from (line for member in named for line in members.link_sentences(member))
     dramless = [
@@ -279,7 +280,7 @@ def plan_raid(
     formatting = plan_formats(
         drives, inventory, goal.lba_size, known or {}, namespaces, disks or inventory.disks
     )
-    decided = decide_raid(formatting.drives, goal, formatting.refusals)
+    decided = decide_raid(formatting.drives, goal, formatting.refusals, captured=inventory.captured)
     geometry = decided.geometry
     placed = decided.placed
     refuse(refusals.geometry_problems(goal, placed, geometry))
@@ -342,23 +343,20 @@ def needs_of_goal(goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = ()
     return Needs(frozenset(programs), device, ours)
 
 
-def not_checked(goal: RaidGoal) -> str:
-    """Return what could not be checked for a plan whose files and commands are those of another machine."""
-    unknown = (
-        "its programs are installed, its files can be replaced, and the name and the mount point are free"
-    )
-    title = boot.SYSTEMS[goal.system].title
-    return f"planned for {title}, which is not the system of this machine: not checked whether {unknown}"
-
-
-def decide_raid(drives: Sequence[Judged], goal: RaidGoal, refusals_before: Sequence[Refusal] = ()) -> Decided:
-    """Decide everything about an array except its steps. Raises Refused with every reason, after those
-    before.
+def decide_raid(
+    drives: Sequence[Judged],
+    goal: RaidGoal,
+    refusals_before: Sequence[Refusal] = (),
+    *,
+    captured: bool = False,
+) -> Decided:
+    """Decide everything about an array except its steps. `captured`: as for `member_problems`. Raises Refused
+    with every reason, after those before.
     """
     named, missing = _members_of(drives, goal)
     reasons = [*refusals_before, *missing]
     whole = bool(named) and not reasons and all(member.disk.size for member in named)
-    reasons += refusals.member_problems(named, goal, count=len(drives))
+    reasons += refusals.member_problems(named, goal, count=len(drives), captured=captured)
     level = LEVELS.get(goal.level)
     if level and whole:
         reasons += refuse_small(place_members(named, goal, level), members.spare_room(goal, level))

@@ -19,7 +19,14 @@ from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk
 from aligntool.linux.programs import find_program, run_program
 from aligntool.raid import steps_drives, steps_md, steps_system
-from aligntool.raid.boot import FSTAB, LIST_FILE, SYSTEMS, refuse_array_lines, refuse_device_lines
+from aligntool.raid.boot import (
+    FSTAB,
+    LIST_FILE,
+    SYSTEMS,
+    refuse_array_lines,
+    refuse_device_lines,
+    taken_places,
+)
 from aligntool.raid.current_names import NUMBERS, is_same_drive
 from aligntool.raid.members import array_of, data_area
 from aligntool.raid.planning import Needs, needs_of_plan
@@ -161,14 +168,11 @@ def _refuse_taken_places(step: steps.EditFile, text: str, paths: Paths) -> Itera
     """Refuse the mount point of another file system in fstab, except in place of a line that has it
     already.
     """
-    lines = parse_fstab(text) if step.path == FSTAB else ()
-    replaced = {line.place for line in lines if step.instead_of in line.text}
-    taken = {line.place: line.spec for line in lines if line.place.startswith("/")}
-    wanted = {line.place: line for line in parse_fstab("\n".join(step.lines))}
-    for place in wanted.keys() & taken.keys() - replaced:
-        text = f"{step.path} already mounts {taken[place]} at {place}"
+    for wanted, spec in taken_places(step, parse_fstab(text) if step.path == FSTAB else ()):
+        place = wanted.place
+        text = f"{step.path} already mounts {spec} at {place}"
         hint = _hint_for_free_place(place, paths)
-        if "bind" in wanted[place].options:
+        if "bind" in wanted.options:
             hint = by_hand(ByHand.SYSTEM_FILES, "an editor", step.path)
         yield Refusal("mount-point", place, text, hint)
 

@@ -177,9 +177,11 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
 # These checks keep a typing error from destroying data.
 
 
-def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) -> Iterator[Refusal]:
+def member_problems(
+    members: Sequence[Member], goal: RaidGoal, *, count: int, captured: bool = False
+) -> Iterator[Refusal]:
     """Yield every reason in the goal and its members. `count`: members that were named, including missing
-    ones.
+    ones. `captured`: they are of a captured machine, which shows no content beside tables and what udev saw.
     """
     yield from goal_problems(goal, count)
     yield from _refuse_count(count, goal)
@@ -192,7 +194,7 @@ def member_problems(members: Sequence[Member], goal: RaidGoal, *, count: int) ->
     if len(members) == count:
         yield from _refuse_wipe(members, goal)
     for member in members:
-        yield from _refuse_member(member, goal)
+        yield from _refuse_member(member, goal, captured=captured)
 
 
 def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
@@ -342,7 +344,7 @@ def _refuse_wipe(members: Sequence[Member], goal: RaidGoal) -> Iterator[Refusal]
             yield Refusal("unknown-member", name, f"--wipe {name}: not a member of this array", hint)
 
 
-def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
+def _refuse_member(member: Member, goal: RaidGoal, *, captured: bool) -> Iterator[Refusal]:
     disk = member.disk
     if disk.kind is DiskKind.IMAGE:
         hint = by_hand(ByHand.ATTACHING, "losetup", shell_word(disk.path))
@@ -358,7 +360,7 @@ def _refuse_member(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
     yield from device_refusals(disk, member.partition, member.name)
     yield from _refuse_used(member)
     yield from _refuse_place(member)
-    yield from _refuse_content(member, goal)
+    yield from _refuse_content(member, goal, captured=captured)
 
 
 def _refuse_used(member: Member) -> Iterator[Refusal]:
@@ -402,12 +404,12 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
             yield Refusal("table-damaged", name, text, look_at(disk, "sfdisk --verify"))
 
 
-def _refuse_content(member: Member, goal: RaidGoal) -> Iterator[Refusal]:
+def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterator[Refusal]:
     disk = member.disk
     part = member.partition
     name = member.name
     read = part.content_read if part else disk.table_read and disk.content_read
-    if not read:
+    if not (read or captured):
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
         audit = audit_command(disk)
         look = "run the same command with sudo" if needs_root else audit

@@ -32,7 +32,7 @@ def audit_json(report: Report, repairs: Repairs = NO_REPAIRS) -> Iterator[str]:
     """Yield the document in pieces, in order. `repairs`: possible repairs of misaligned partitions, by disk
     name.
     """
-    when = _fields(report.inventory.manifest, leave=frozenset({"aligntool"}))
+    when = _fields(report.inventory.manifest, leave=frozenset({"aligntool", "serials"}))
     head: Value = {
         "schema": SCHEMA,
         "version": VERSION,

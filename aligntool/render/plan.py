@@ -7,7 +7,7 @@ from typing import assert_never
 
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
-from aligntool.audit.wording import LOST, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
+from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
 from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
@@ -708,7 +708,8 @@ def raid_plan_lines(
         yield from paragraph(facts, width, style=Style.DIM)
     yield EMPTY
     if members:
-        yield from _member_lines(members, width)
+        is_read = not any(sentence.startswith(NOT_READ) for sentence in plan.unchecked)
+        yield from _member_lines(members, width, blank="no data seen" if is_read else "not read")
         yield EMPTY
     values = list(_made_values(plan, members))
     if values:
@@ -726,19 +727,20 @@ def raid_plan_lines(
         yield from step_lines(plan, {}, width) if verbose else short_step_lines(plan, width)
         yield EMPTY
     yield from attention_lines(plan, width=width)
+    yield from sentence_lines("Not checked here", plan.unchecked, Style.DOUBT, width)
     if type_next and plan.steps:
         yield step_line("", type_next)
 
 
-def _member_lines(members: Sequence[steps.MakeMember], width: int) -> Iterator[Line]:
-    """Yield a row for each member: its device, the drive, and what is lost there."""
+def _member_lines(members: Sequence[steps.MakeMember], width: int, *, blank: str) -> Iterator[Line]:
+    """Yield a row for each member: its device, the drive, and what is lost there, or `blank`."""
     rows = [("member", "drive", "size", "now")]
     for step in members:
         known = (
             identity_words(("", step.disk.model), ("serial ", step.disk.serial)) or "a drive without a model"
         )
         holds = ("unrecognised data" if each.startswith(UNRECOGNISED) else each for each in step.holds)
-        rows.append((step.device, known, format_about(step.disk.size), "; ".join(holds) or "no data seen"))
+        rows.append((step.device, known, format_about(step.disk.size), "; ".join(holds) or blank))
     heads, *texts = columns(rows, left=(0, 1, 3), wide=width - 2)
     yield ((f"  {heads}", Style.DIM),)
     for step, text in zip(members, texts, strict=True):
