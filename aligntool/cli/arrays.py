@@ -322,6 +322,10 @@ def look_at_captured(
     places = {judged.disk.path: (judged, None) for judged in report.judged}
     parts = [(judged, part) for judged in report.judged for part in judged.disk.partitions]
     named = places | {f"/dev/{part.node}": (judged, part.number) for judged, part in parts if part.node}
+    unknown = [node for node in nodes if node not in named]
+    if unknown:
+        text = f"{', '.join(unknown)}: neither a disk nor a partition of the captured machine"
+        raise Refused(text, code="not-read", subject=unknown[0])
     found = [named[node] for node in nodes]
     members = [replace(judged, above=machine) if holders_of(judged.disk) else judged for judged, _ in found]
     return members, tuple(number for _, number in found), report, known

@@ -571,8 +571,11 @@ class CreateArray(acting.ArrayOperation):
         return plan_with_request(plan, "wanted", request) + "\n"
 
     def shown(self, plan: Plan) -> Plan:
-        """Return a plan that was made elsewhere without what has been checked here by now."""
-        return replace(plan, unchecked=()) if self.made_from else plan
+        """Return a plan that was made elsewhere with what a plan that is made here says beside its steps."""
+        if not self.made_from:
+            return plan
+        here = run_while_progressing(self.make_plan)
+        return replace(plan, attention=here.attention, notes=here.notes, unchecked=here.unchecked)
 
     def next_command(self) -> str:
         return apply_command("raid create", typed_arguments())
@@ -603,8 +606,9 @@ def refuse_elsewhere(plan: ArrayPlan, goal: RaidGoal, made_from: str) -> None:
     here = find_distribution()
     if goal.system != here:
         text = f"the plan is for the files and commands of {SYSTEMS[goal.system].title}"
-        title = f"{SYSTEMS[here].title}" if here else "of an unknown family"
-        raise Refused(f"{text}, and this system is {title}", hint="aligntool raid plan", code="plan-stale")
+        title = SYSTEMS[here].title if here else "of an unknown family"
+        hint = f"make a new plan: --system {here}" if here else ""
+        raise Refused(f"{text}, and this system is {title}", hint=hint, code="plan-stale")
 
 
 # `aligntool raid plan` for drives that are not here. Nothing is known of them beyond what a capture shows.

@@ -29,7 +29,15 @@ from aligntool.linux.file_reader import FileReader
 from aligntool.linux.look import CAPTURED_CONTENTS, CAPTURED_IDENTIFY, CAPTURED_SECTORS, MANIFEST, Looker, now
 from aligntool.linux.pcie import find_adapters
 from aligntool.linux.system import CAPTURED as IMAGES
-from aligntool.linux.system import FILES, MDADM_CONFS, image_text, read_images, read_system
+from aligntool.linux.system import (
+    DRACUT,
+    FILES,
+    MDADM_CONFS,
+    find_distribution,
+    image_text,
+    read_images,
+    read_system,
+)
 from aligntool.linux.targets import UserLimits
 from aligntool.system import LATE_START_ENABLED, MdadmConf, concerns_arrays, parse_fstab, parse_mdadm_conf
 
@@ -169,6 +177,8 @@ def collect(tree: sysfs.Tree, *, serials: bool, host: bool = False) -> Iterator[
         recorder.content(path)
     has_array = any(disk.array for _, disk in recorded)
     read_system(recorder, images=has_array)
+    if find_distribution(tree) == "debian-dracut":
+        recorder.files[DRACUT] = b""  # it is known by the existence of the file
     if has_array:
         for number, image in enumerate(read_images(tree), 1):
             recorder.files[f"{IMAGES}/{number}"] = image_text(image).encode()
@@ -285,7 +295,7 @@ def _masked(entries: list[Entry], masks: "Masks") -> Iterator[Entry]:
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 OSRELEASE = "/proc/sys/kernel/osrelease"
-SYSTEM_FILES = ("/etc/", "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
+SYSTEM_FILES = ("/etc/", DRACUT, "/usr/lib/os-release", "/aligntool/initramfs/", "/proc/cmdline", HOSTNAME)
 
 _UUID_OR_MAC = re.compile(
     r"(?<![0-9A-Fa-f-])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![0-9A-Fa-f-])"
@@ -618,7 +628,7 @@ def mask_system_file(masks: Masks, path: str, text: str) -> str:
         return " ".join(filter(None, words)) + "\n"
     if path.endswith("os-release"):
         return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE=")))
-    if path == LATE_START_ENABLED:
+    if path in (LATE_START_ENABLED, DRACUT):
         return ""  # only its existence counts
     if path == "/etc/fstab":
         return "".join(_mask_fstab(masks, text))

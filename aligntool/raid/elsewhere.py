@@ -87,9 +87,9 @@ def captured_refusals(
             text = f"something is already mounted at {step.path}"
             yield Refusal("mount-point", step.path, text, _free(step.path, named))
         if isinstance(step, EditFile) and files:
-            yield from refuse_array_lines(files.mdadm, step, made)
-            if made and any(line.startswith("ARRAY ") for line in step.lines):
-                yield from refuse_device_lines(files.mdadm, step.path, made.members)
+            if any(line.startswith("ARRAY ") for line in step.lines):
+                yield from refuse_array_lines(files.mdadm, step, made)
+                yield from refuse_device_lines(files.mdadm, step.path, made.members if made else ())
             for wanted, spec in taken_places(step, fstab):
                 text = f"{step.path} already mounts {spec} at {wanted.place}"
                 hint = _free(wanted.place, named)
