@@ -742,7 +742,7 @@ def _member_lines(members: Sequence[steps.MakeMember], width: int, *, blank: str
         holds = ("unrecognised data" if each.startswith(UNRECOGNISED) else each for each in step.holds)
         rows.append((step.device, known, format_about(step.disk.size), "; ".join(holds) or blank))
     heads, *texts = columns(rows, left=(0, 1, 3), wide=width - 2)
-    yield ((f"  {heads}", Style.DIM),)
+    yield ((f"  {heads.rstrip()}", Style.DIM),)
     for step, text in zip(members, texts, strict=True):
         yield ((f"  {text.rstrip()}", Style.BAD if step.holds else Style.PLAIN),)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from aligntool.linux.look import look
-from aligntool.linux.snapshot import Masks, mask_file
+from aligntool.linux.snapshot import Masks, collect, mask_file
+from aligntool.linux.sysfs import Tree
 from aligntool.linux.system import find_distribution
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
@@ -55,6 +56,7 @@ def test_a_captured_machine_gets_a_plan_that_says_once_what_was_not_checked() ->
     last = done.stdout.splitlines()[-1]
     assert last.startswith("→ on the captured machine: sudo aligntool raid create --level 1")
     assert "--sysroot" not in last and last.endswith(" ".join(WIPED[-2:]))
+    assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
 
 
 def test_the_saved_plan_of_a_captured_machine_has_its_facts(tmp_path: Path) -> None:
@@ -234,6 +236,16 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
 
 def _without_uuids(steps: object) -> str:
     return re.sub(r"[0-9a-f]{8}([-:][0-9a-f]{4,8}){3,4}([0-9a-f]{4})?", "UUID", json.dumps(steps))
+
+
+def test_a_snapshot_without_an_array_has_what_a_plan_needs(tmp_path: Path) -> None:
+    files = {"os_release": 'ID=debian\nNAME="Alice"\n', "fstab": "UUID=0a-0b /home/alice ext4 user=alice 0 1\n"}
+    root = unpacked(SWITCH, tmp_path / "machine", **files)
+    entries = {entry.path: entry.content for entry in collect(Tree(str(root)), serials=False)}
+    assert entries["etc/os-release"] == b"ID=debian\n"
+    assert entries["etc/fstab"].startswith(b"UUID=masked") and b"alice" not in entries["etc/fstab"]
+    assert not [path for path in entries if path.startswith("aligntool/initramfs")]
+    assert json.loads(entries["aligntool/manifest.json"])["serials"] is False
 
 
 def test_the_distribution_of_a_debian_with_dracut_is_kept_by_a_capture(tmp_path: Path) -> None:
