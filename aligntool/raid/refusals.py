@@ -181,7 +181,7 @@ def member_problems(
     members: Sequence[Member], goal: RaidGoal, *, count: int, captured: bool = False
 ) -> Iterator[Refusal]:
     """Yield every reason in the goal and its members. `count`: members that were named, including missing
-    ones. `captured`: they are of a captured machine, which shows no content beside tables and what udev saw.
+    ones. `captured`: they are of a captured machine, which shows only some of their content.
     """
     yield from goal_problems(goal, count)
     yield from _refuse_count(count, goal)
