@@ -395,28 +395,18 @@ def plan_command(
     of_images = root is None and all(os.path.isfile(drive) for drive in drives)  # noqa: PTH113
     if given != acting.NOTHING_GIVEN and not of_images:
         raise typer.BadParameter("--sector-size and --physical-sector-size are for image files")
-    inputs = (chosen.recipe, chosen.measured, root)
+    read = (chosen.recipe, chosen.measured, root, *(drives if of_images else ()))
+    plan = partial(show_only, json_=json_, kept=kept, inputs=read, verbose=verbose)
     if root is not None:
         with open_sysroot(root) as tree:
-            nodes = {name: captured_node(tree, name) for name in drives}
-            named = tuple(options.distinct_devices(drives, nodes.__getitem__))
-            captured = CapturedArray(
-                named, chosen.goal(tree), made_from=CAPTURE, sysroot=root, tree=tree, nodes=nodes
-            )
-            applicable = captured.has_serials or kept.file is None
-            return show_only(
-                captured, json_=json_, kept=kept, inputs=inputs, verbose=verbose, applicable=applicable,
-                where=ON_CAPTURED,
-            )  # fmt: skip
+            captured = array_of_capture(drives, chosen, root, tree)
+            applicable = captured.has_serials or kept.file is None  # by `apply`, or by `raid create`
+            return plan(captured, applicable=applicable, where=ON_CAPTURED)
     named = tuple(options.distinct_devices(drives))
     if of_images:
         images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given)
-        return show_only(
-            images, json_=json_, kept=kept, inputs=(*inputs, *named), verbose=verbose, applicable=False
-        )
-    return show_only(
-        CreateArray(named, chosen.goal()), json_=json_, kept=kept, inputs=inputs, verbose=verbose
-    )
+        return plan(images, applicable=False)
+    return plan(CreateArray(named, chosen.goal()))
 
 
 def typed_arguments() -> list[str]:
@@ -605,10 +595,11 @@ def refuse_elsewhere(plan: ArrayPlan, goal: RaidGoal, made_from: str) -> None:
         raise Refused(text, hint=hint, code="plan-stale")
     here = find_distribution()
     if goal.system != here:
-        text = f"the plan is for the files and commands of {SYSTEMS[goal.system].title}"
-        title = SYSTEMS[here].title if here else "of an unknown family"
-        hint = f"make a new plan: --system {here}" if here else ""
-        raise Refused(f"{text}, and this system is {title}", hint=hint, code="plan-stale")
+        planned, found = (
+            SYSTEMS[word].title if word in SYSTEMS else "an unknown system" for word in (goal.system, here)
+        )
+        text = f"the plan is for the files and commands of {planned}, and this is {found}"
+        raise Refused(text, hint=f"make a new plan: --system {here}" if here else "", code="plan-stale")
 
 
 # `aligntool raid plan` for drives that are not here. Nothing is known of them beyond what a capture shows.
@@ -670,6 +661,14 @@ class CapturedArray(CreateArray):
             there(line, self.sysroot) if line.startswith(("sudo ", "by hand")) else line
             for line in hint.split("\n")
         )
+
+
+def array_of_capture(drives: list[str], chosen: ArrayOptions, sysroot: str, tree: Tree) -> CapturedArray:
+    """Return the operation for drives as they were named on the captured machine. Raises Refused."""
+    nodes = {name: captured_node(tree, name) for name in drives}
+    named = tuple(options.distinct_devices(drives, nodes.__getitem__))
+    goal = chosen.goal(tree)
+    return CapturedArray(named, goal, made_from=CAPTURE, sysroot=sysroot, tree=tree, nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

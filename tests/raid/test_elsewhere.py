@@ -228,6 +228,11 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
     assert _without_uuids(theirs["plan"]["steps"]) == _without_uuids(ours["plan"]["steps"])
     assert theirs["plan"]["notes"] == ours["plan"]["notes"]
     assert "Not checked here" in run_aligntool(*RAID1, "--sysroot", capture, *drives, code=0).stdout
+    other = "fedora" if find_distribution() != "fedora" else "arch"
+    shown = run_aligntool(*RAID1, "--sysroot", capture, "--system", other, *drives, "-o", tmp_path / "b.json", code=0)
+    assert "on the captured machine: sudo aligntool apply" in shown.stdout
+    refused = run_aligntool("apply", "--yes", tmp_path / "b.json", code=3)
+    assert f"make a new plan: --system {find_distribution()}" in refused.stderr and refused.stdout == ""
     waits = run_aligntool("apply", kept, stdin="")
     assert waits.returncode == 3 and "confirm" in waits.stderr, waits.stderr
     assert "Not checked here" not in waits.stdout and "what lies between them was not read" in words(waits.stdout)
