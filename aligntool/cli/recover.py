@@ -397,7 +397,8 @@ def _recover(
     if not chosen.dry_run:
         _refuse_changed_disk(disk, journal, current, back=back, restore_table=restore)
     asked = replace(chosen, yes=chosen.yes or current.restore_table or (back and current.complete))
-    if not _confirmed(named, disk, current, asked, back=back, json_=json_):
+    goes_back = current.ways == ("rollback",) or (back and current.ways != ("resume",))
+    if not _confirmed(named, disk, current, asked, back=goes_back, json_=json_):
         return
     shown = confirm_table(named, disk, *tables, yes=chosen.yes) if tables else None
 
@@ -411,7 +412,7 @@ def _recover(
                 refuse_other_table(context.device, plan, shown)
             run = move.rollback if back else move.resume
             events = run(context, restore_table=restore)
-            moment = ChangeState.UNDOING if back else ChangeState.RESUMED
+            moment = ChangeState.UNDOING if goes_back else ChangeState.RESUMED
             ways = run_change.recovery_commands(disk, *journal_options(journal))
             yield run_change.ChangeInProgress(
                 events, ways, unthrottle_function(context), moment, disk, context.unanswered
@@ -421,7 +422,12 @@ def _recover(
         with run_change.lock_in_child(locked, plan, disk) as applying:
             kernel_behind = run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
         report_result(
-            plan, disk, Request(), json_=json_, back=back or not current.begun, kernel_behind=kernel_behind
+            plan,
+            disk,
+            Request(),
+            json_=json_,
+            back=goes_back or not current.begun,
+            kernel_behind=kernel_behind,
         )
     if journal and _is_closed(journal):
         remark(f"{journal} is no longer needed")

@@ -1,7 +1,9 @@
 """Refuse to continue where another program has written to the disk in flight."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from aligntool.claims import outside
 from aligntool.commands import DISK, ByHand, Command, Hint, command
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device
@@ -9,12 +11,13 @@ from aligntool.errors import Refused, Stopped
 from aligntool.mover import disk_state, in_flight, whole_disk
 from aligntool.mover.hidden_signatures import View
 from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
 from aligntool.mover.journal_match import state_of
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.newcomers import newcomers
 from aligntool.mover.steps import patched
 from aligntool.mover.table import TableState, table_state
-from aligntool.steps import ReleaseContent
+from aligntool.steps import HoldContent, RebuildContent, ReleaseContent
 from aligntool.units import Extent
 
 CHANGED_TABLE = "another program has changed or removed the partition table since the move began"
@@ -27,6 +30,7 @@ def refuse_changed_disk(device: Device, file: Device | None, *, back: bool, rest
     journal = find_journal(device, file, any_table=restore_table)
     if journal is not None:
         state = state_of(device, journal)
+        back = goes_back(device, journal, state, back=back)
         if not refuse_changes(device, journal, state, back=back, restore_table=restore_table):
             is_committed(device, journal, state)
 
@@ -53,6 +57,65 @@ def refuse_changes(
         hint = Hint(again, ", which shows both tables and asks")
         raise Refused(f"{CHANGED_TABLE}; nothing was written", hint=hint, code="table-changed")
     return covered
+
+
+# Content that is visible may be used, whatever the type of its entry, and what was allocated since is in no
+# map. So once it is visible at its old place, only a rollback goes on, and at its new place only a resume.
+
+
+def goes_back(device: Device, journal: Journal, state: disk_state.DiskState, *, back: bool) -> bool:
+    """Return the direction in which the work goes on if `back` is asked for: True for a rollback."""
+    if state not in UNFINISHED or disk_state.is_complete(journal):
+        return back
+    only = only_way_back(device, journal)
+    return back if only is None else only
+
+
+def only_way_back(device: Device, journal: Journal) -> bool | None:
+    """Return the only direction that is open, True for a rollback. None: both are, as nothing is visible that
+    is copied or rebuilt according to a map.
+    """
+    sign = whole_disk.marker_of(journal)
+    plan = journal.contents.plan
+    step = journal.position.step
+    for index, hold in plan.numbered(HoldContent):
+        if index >= step and _is_mapped(journal, hold.partition):
+            views = in_flight.views_at_source(journal, hold, sign)
+            if in_flight.compare(device, hold.source.start, views[0], others=views[1:]).shown:
+                return True
+    sources = {hold.partition: hold.source for hold in plan.holds}
+    for index, release in plan.numbered(ReleaseContent):
+        if index <= step and _is_mapped(journal, release.partition):
+            content = patched(release.held, journal.contents.held[release.partition], release.patches)
+            view = View(release.held, content, release.target.length, sign)
+            other = replace(view, base=sources[release.partition].start - release.target.start)
+            if in_flight.compare(device, release.target.start, view, others=(other,)).shown:
+                return False
+    return _only_way_of_shrink(device, journal, sign) if disk_state.is_shrink(plan) else None
+
+
+def _only_way_of_shrink(device: Device, journal: Journal, sign: bytes) -> bool | None:
+    """Return the only way of a file system that is rebuilt: what moves within it is read before."""
+    position = journal.position
+    for index, step in journal.contents.plan.numbered(RebuildContent):
+        if position.step < index or position == Position(index):
+            return True
+        for after in (False, True):
+            view = in_flight.rebuilt_view(journal, step, sign, after=after)
+            if in_flight.first_difference(device, step.extent.start, view) is None:
+                return not after
+    return None
+
+
+def _is_mapped(journal: Journal, partition: int) -> bool:
+    """Return whether only a part of a partition's content is copied: what its map calls used."""
+    copies = (copy for copy in journal.contents.plan.copies if copy.partition == partition)
+    for copy in copies:
+        whole = Extent(0, copy.source.length)
+        copied = (*journal.contents.runs[partition], *copy.held.ranges)
+        if any(outside((whole,), copied)):
+            return True
+    return False
 
 
 def is_committed(device: Device, journal: Journal, state: disk_state.DiskState) -> bool:

@@ -9,7 +9,7 @@ from aligntool import steps
 from aligntool.change import MovePlan, Plan
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors
-from aligntool.formats.mbr import entries_of
+from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
 from aligntool.formats.tables import read_table
 from aligntool.inventory import Layer, Role
@@ -58,17 +58,16 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
             # that.
             is_settled = journal.position.forward or not has_markers(device, journal)
             return DiskState.NOT_BEGUN if is_settled else DiskState.IN_FLIGHT
-        is_other = table is TableState.OTHER and _has_other_chain(device, images) and is_readable(device)
-        if is_other and is_undone(device, journal):
-            return DiskState.LEFT
+        if table is TableState.OTHER and _has_other_chain(device, images):
+            is_released = (
+                journal.position.forward and step >= plan.commit_at and not lists_old_place(device, plan)
+            )
+            return DiskState.LEFT if is_undone(journal) or is_released else DiskState.CHANGED
         is_old = table is TableState.BEFORE and images.before != images.after
         if complete and (is_old or lists_old_place(device, plan)):
             return DiskState.CHANGED
         if table is TableState.OTHER and complete and is_readable(device):
             return DiskState.LEFT  # the MBR is unchanged, the chain of EBRs is not
-        is_released = journal.position.forward and step >= plan.commit_at
-        if is_other and is_released and not lists_old_place(device, plan):
-            return DiskState.LEFT
         committed = table is TableState.AFTER or (
             table is TableState.BEFORE and images.before == images.after
         )
@@ -84,25 +83,27 @@ def find_disk_state(device: Device, journal: Journal) -> DiskState:
     return DiskState.UNREADABLE if known else DiskState.CHANGED
 
 
-def is_undone(device: Device, journal: Journal) -> bool:
-    """Return whether nothing was parked yet, or only the record of the old table is missing after a rollback,
-    which removes its markers before.
+def is_undone(journal: Journal) -> bool:
+    """Return whether nothing was parked yet, or a rollback has shown everything at its old place again: only
+    the old table was to be written.
     """
-    position = journal.position
-    if position.forward:
-        return position.step <= journal.contents.plan.park_at
-    is_last = position.step <= journal.contents.plan.park_at + 1
-    return is_last and not has_markers(device, journal, only_at_source=True)
+    return journal.position.step <= journal.contents.plan.park_at
 
 
 def _has_other_chain(device: Device, images: TableImages) -> bool:
-    """Return whether sector 0 is that of the old or the new MBR and leads to EBRs, which are written before
-    it: if they are neither the old nor the new ones, another program has changed them since.
+    """Return whether sector 0 is that of the old or the new MBR, but leads to an EBR that is of neither:
+    another program has changed the chain since, as sector 0 is parked in flight, and written last.
     """
     unparked = {one.data for one in all_sectors((*images.before, *images.after)) if one.at == 0}
     parked = {one.data for one in all_sectors(images.parked) if one.at == 0}
-    leading = (data for data in unparked - parked if any(one.is_extended for one in entries_of(data) or ()))
-    return any(bytes(device.read(0, len(data))) == data for data in leading)
+    if not any(bytes(device.read(0, len(data))) == data for data in unparked - parked):
+        return False
+    own = {(one.at, one.data) for one in images.sectors}
+    try:
+        chains = tables.sound_mbr(device, with_chains=True).chains
+    except Refused:
+        return False
+    return any(record not in own for chain in chains for record in chain.sectors.items())
 
 
 def has_ended(device: Device, journal: Journal) -> bool:

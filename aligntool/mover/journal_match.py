@@ -22,7 +22,10 @@ def state_of(device: Device, journal: Journal) -> disk_state.DiskState:
 
 
 def is_begun(journal: Journal) -> bool:
-    return journal.position.step > journal.contents.plan.park_at
+    """Return whether the table was parked, or may have been: a rollback has not ended before the old one is
+    there.
+    """
+    return not journal.position.forward or journal.position.step > journal.contents.plan.park_at
 
 
 def is_of_this_move(
@@ -42,7 +45,7 @@ def is_of_this_move(
         is_back = state is TableState.BEFORE and found is disk_state.DiskState.IN_FLIGHT
         is_replaced = is_back or found is disk_state.DiskState.CHANGED  # by another program
         settled = sound and state in (TableState.BEFORE, TableState.AFTER) and not is_replaced
-        unfinished &= found is not disk_state.DiskState.COMPLETE
+        unfinished &= found not in (disk_state.DiskState.COMPLETE, disk_state.DiskState.NOT_BEGUN)
         return is_marked or unfinished or not settled  # otherwise a journal whose heads could not be wiped
     if disk_state.covers_content(plan):
         return journal.position.step < plan.commit_at and unfinished
@@ -137,7 +140,8 @@ def refuse_other_disk(device: Device, journal: Journal, *, is_parked: bool) -> N
         case TableState.PARKED | TableState.BEFORE:
             begun = shown is TableState.PARKED or (untouched and _has_old_content(device, journal))
         case TableState.AFTER:
-            begun = state is disk_state.DiskState.COMPLETE and not uncommitted
+            is_undoing = not journal.position.forward and untouched and _has_old_content(device, journal)
+            begun = is_undoing or (state is disk_state.DiskState.COMPLETE and not uncommitted)
         case _ if state is disk_state.DiskState.LEFT:
             begun = disk_state.is_complete(journal)
         case _:

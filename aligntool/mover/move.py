@@ -7,7 +7,7 @@ state as a power cut.
 """
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -15,12 +15,12 @@ from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.commands import Hint, command, typed
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, table, whole_disk
-from aligntool.mover.changed_disk import UNFINISHED, is_committed, refuse_changes
+from aligntool.mover.changed_disk import UNFINISHED, goes_back, is_committed, refuse_changes
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Contents, Journal, erase_unfinished, finish_closing, new_id, what_is_left
 from aligntool.mover.journal_contents import Runs, journal_contents
 from aligntool.mover.journal_format import Position
-from aligntool.mover.journal_match import state_of
+from aligntool.mover.journal_match import is_begun, state_of
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.status import Status, journal_status
@@ -149,7 +149,9 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
     is_free = context.journal is None and find_journal(context.device, None, any_table=restore_table) is None
     left = find_left(context.device) if is_free else None
     if left is None:
-        yield from _resumed(context, back=back, restore_table=restore_table)
+        went_back = yield from _resumed(context, back=back, restore_table=restore_table)
+        if back and not went_back:
+            raise _already_complete(back=True)
         return
     is_complete = False
     if isinstance(left, Journal):
@@ -165,26 +167,44 @@ def _closed_or_resumed(context: MoveContext, *, back: bool, restore_table: bool)
     yield Said(f"nothing was in flight, and every partition stays where it is; {ended}")
 
 
-def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterator[Event]:
+def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Generator[Event, None, bool]:
+    """Continue the move. Return whether it was rolled back: `back`, unless only the other way is open."""
     device = context.device
     journal = _find_or_refuse(context, any_table=restore_table)
     walk = _walk(context, journal)
     images = journal.contents.images
     state = state_of(device, journal)
+    asked = back
+    back = goes_back(device, journal, state, back=asked)
     covered = refuse_changes(device, journal, state, back=back, restore_table=restore_table)
     complete = not covered and is_committed(device, journal, state)
     if state in UNFINISHED and not complete:
         walk.forget()  # raises Refused if a partition is in use, so it comes before the first write
     if covered:
         journal.record(Position(journal.contents.plan.index_of(ReleaseContent)))
-    for damage in journal.damage:
-        yield Said(damage)
+    turned = (_ONLY_BACK if back else _ONLY_FORWARD,) if back is not asked else ()
+    yield from map(Said, (*turned, *journal.damage))
     if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
-        return (yield from _settle(walk, state, back=back))
+        yield from _settle(walk, state, back=back)
+        return back
+    if state is disk_state.DiskState.NOT_BEGUN:
+        write_table(device, images, TableState.BEFORE)
+        yield from _end_unbegun(walk)
+        return back
+    yield from _with_own_table(walk, state, complete=complete)
+    if complete and (back or state is disk_state.DiskState.LEFT):
+        remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
+        raise _already_complete(back=back, begun=not disk_state.is_undone(journal), remains=remains)
+    yield from walk.back() if back else walk.forward()
+    return back
+
+
+def _with_own_table(walk: Walk, state: disk_state.DiskState, *, complete: bool) -> Iterator[Event]:
+    """Write the table of the state, whole, from which the work goes on."""
+    device = walk.device
+    journal = walk.journal
+    images = journal.contents.images
     match state:
-        case disk_state.DiskState.NOT_BEGUN:
-            write_table(device, images, TableState.BEFORE)
-            return (yield from _end_unbegun(walk))
         case disk_state.DiskState.COMPLETE:
             write_table(
                 device, images, TableState.AFTER, first=() if disk_state.is_complete(journal) else None
@@ -199,12 +219,13 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Iterat
             write_table(device, images, goal, first=others(device, images))
         case disk_state.DiskState.IN_FLIGHT:
             journal.repair_copies()
-            if journal.position.step > journal.contents.plan.park_at:
+            if is_begun(journal):
                 write_table(device, images, TableState.PARKED, first=() if images.of_whole_disk else None)
-    if complete and (back or state is disk_state.DiskState.LEFT):
-        remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
-        raise _already_complete(back=back, begun=not disk_state.is_undone(device, journal), remains=remains)
-    yield from walk.back() if back else walk.forward()
+
+
+_SEEN = "what moves was visible when the work stopped, and may have been used since"
+_ONLY_BACK = f"{_SEEN}: the old state is restored, from which nothing was moved yet"
+_ONLY_FORWARD = f"{_SEEN}, at its new place: the move is finished"
 
 
 def _end_unbegun(walk: Walk) -> Iterator[Event]:

@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from aligntool.change import Plan
 from aligntool.device import Device
 from aligntool.mover import disk_state
-from aligntool.mover.changed_disk import CHANGED_TABLE, UNFINISHED, changed_sentence, content_changes
-from aligntool.mover.in_flight import CHOOSE, Change
+from aligntool.mover.changed_disk import (
+    CHANGED_TABLE,
+    UNFINISHED,
+    changed_sentence,
+    content_changes,
+    goes_back,
+)
+from aligntool.mover.in_flight import CHOOSE
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_match import state_of
 from aligntool.mover.journal_places import AROUND_DAMAGE, MOST_PARTITIONS
@@ -57,7 +63,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     plan = journal.contents.plan
     state = state_of(device, journal)
     if state is disk_state.DiskState.LEFT:
-        ended = "nothing is in flight" if disk_state.is_undone(device, journal) else "the move is complete"
+        ended = "nothing is in flight" if disk_state.is_undone(journal) else "the move is complete"
         return Status("old", (f"{ended}, and the partition table has been changed since",))
     done, total = progress(journal)
     ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
@@ -68,8 +74,9 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     unfinished = f"{ways[not position.forward]}; the work is not complete"
     unread = "the partition table cannot be read; it will be rewritten from the journal"
     used = state is disk_state.DiskState.CHANGED and disk_state.is_used(device, plan)
-    changed = tuple(content_changes(device, journal, back=False)) if state in UNFINISHED else ()
-    open_ways = _open_ways(device, journal, changed) if state is disk_state.DiskState.IN_FLIGHT else _WAYS
+    back = goes_back(device, journal, state, back=False)
+    changed = tuple(content_changes(device, journal, back=back)) if state in UNFINISHED else ()
+    open_ways = _open_ways(device, journal, state)
     on_table = {"UNREADABLE": (unread,), "CHANGED": (disk_state.USED if used else CHANGED_TABLE,)}.get(
         state.name, ()
     )
@@ -81,7 +88,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     sentences = (*first, *on_table, *on_content, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
     if state in UNFINISHED and not (complete or changed or used or journal.damage):
-        sentences = (*sentences, _NOTHING_LOST)
+        sentences = (*sentences, *filter(None, (_NOTHING_LOST.get(open_ways),)))
     return Status(
         "in-flight",
         sentences,
@@ -97,14 +104,25 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     )
 
 
-def _open_ways(device: Device, journal: Journal, changed: tuple[Change, ...]) -> tuple[str, ...]:
-    """Return the commands that would not stop. `changed`: what stops a resume."""
-    resume, rollback = _WAYS
-    is_kept = any(content_changes(device, journal, back=True))
-    return (*(() if changed else (resume,)), *(() if is_kept else (rollback,)))
+def _open_ways(device: Device, journal: Journal, state: disk_state.DiskState) -> tuple[str, ...]:
+    """Return the commands that go the way that they are named for, and would not stop if the table is the
+    change's own.
+    """
+    is_own = state is disk_state.DiskState.IN_FLIGHT
+    return tuple(
+        way
+        for way, back in zip(_WAYS, (False, True), strict=True)
+        if goes_back(device, journal, state, back=back) is back
+        and not (is_own and any(content_changes(device, journal, back=back)))
+    )
 
 
-_NOTHING_LOST = "nothing is lost: resume makes everything valid at the new places, rollback at the old ones"
+_VISIBLE = "nothing is lost, and what moves is visible at its {} place, where it may have been used since"
+_NOTHING_LOST = {
+    _WAYS: "nothing is lost: resume makes everything valid at the new places, rollback at the old ones",
+    ("rollback",): f"{_VISIBLE.format('old')}: only a rollback is possible",
+    ("resume",): f"{_VISIBLE.format('new')}: only a resume is possible",
+}
 _AT_NEW_PLACES = (
     "every partition is intact at its new place, which the table does not list: do not use the old ones",
 )

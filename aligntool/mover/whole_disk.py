@@ -194,7 +194,7 @@ def find_whole_disk_state(device: Device, journal: Journal) -> DiskState:
         if table is tables.TableState.AFTER and step >= plan.commit_at:
             return DiskState.COMPLETE if _is_unused(device, journal) else DiskState.LEFT
         if is_complete(journal):
-            return DiskState.CHANGED if visible and _is_table_replaced(device, journal) else DiskState.LEFT
+            return DiskState.CHANGED if _is_table_replaced(device, journal) else DiskState.LEFT
         released = False
     else:
         if table is tables.TableState.BEFORE and step <= plan.park_at:

@@ -188,7 +188,7 @@ def test_a_file_system_made_at_a_place_in_flight_is_not_overwritten(
                 is_told = way.__name__ not in told.ways or told.restore_table or told.complete
                 assert is_told or "another program has written" not in str(stop), f"cut {cut}: {stop}"
             else:
-                assert way.__name__ in told.ways, f"cut {cut}"
+                assert way.__name__ in told.ways or len(told.ways) == 1, f"cut {cut}"
             result = final(disk)
             assert result[place.start :][: len(head)] == head, f"cut {cut}, {place}"
     assert stopped
@@ -231,14 +231,16 @@ def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
         for sectors in (sectors for group in journal.contents.images.before for sectors in group):
             changed[sectors.at : sectors.at + len(sectors.data)] = sectors.data
         disk = SimulatedDisk(bytes(changed))
-        assert journal_status(disk, None).state == "in-flight", f"cut {cut}"
+        told = journal_status(disk, None)
+        assert told.state == "in-flight", f"cut {cut}"
         try:
             list(way(MoveContext(disk, NoKernel())))
         except (Refused, Stopped) as stop:
             assert final(disk) == changed or "complete" in str(stop), f"cut {cut}: {stop}"
             continue
         place = next(step.journal.extent for step in case.steps if hasattr(step, "journal"))
-        result, expected = final(disk), new if way is resume else case.platter
+        goes_on = way is resume and told.ways != ("rollback",)
+        result, expected = final(disk), new if goes_on else case.platter
         if case.rebuilt or case.plan.conversion:
             for one in case.places:
                 inside = (

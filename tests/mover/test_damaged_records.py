@@ -64,7 +64,8 @@ def moments(crowd: Crowd, seed: int, *, torn: bool = True) -> Iterator[bytes]:
     from its middle.
     """
     whole = act(crowd, crowd.platter, "realign")
-    middle = final(act(crowd, crowd.platter, "realign", whole.operations * 2 // 3))
+    starts = (final(whole.before(cut)) for cut in range(whole.operations * 2 // 3, 0, -1))
+    middle = next(one for one in starts if len(status(MoveContext(SimulatedDisk(one), NoKernel())).ways) == 2)
     back = act(crowd, middle, "rollback")
     for start, log in ((crowd.platter, whole.log), (middle, back.log)):
         for platter in itertools.islice(crashes(start, log, random.Random(seed), torn=torn), seed, None, STRIDE):

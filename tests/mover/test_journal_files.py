@@ -18,7 +18,6 @@ from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import realign, resume, rollback
-from aligntool.mover.whole_disk import adds_table
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.steps import CopyContent, HoldContent, ReleaseContent
@@ -194,7 +193,7 @@ def test_an_older_copy_of_the_journal_is_refused_once_the_change_has_ended(make:
     disk = SimulatedDisk(case.platter, sector=case.sector)
     file = SimulatedDisk(bytes(case.plan.journal.extent.length), sector=case.sector)
     copies, recorded = [], StepDone(case.plan.commit_at - 1)  # then no rollback is possible
-    if adds_table(case.plan) is False:
+    if case.plan.releases:
         recorded = StepDone(case.plan.index_of(ReleaseContent) - 1)
     for event in realign(case.plan, MoveContext(disk, NoKernel(), file), case.runs, case.rebuilt):
         if event == recorded:

@@ -15,7 +15,7 @@ from aligntool.change import Event
 from aligntool.errors import Refused, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
-from aligntool.mover.move import realign, resume, rollback
+from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.units import Extent
 from tests.mover.crowded_disks import JOURNAL, Crowd, make_crowd
 from tests.mover.entries import entries
@@ -72,8 +72,16 @@ def moments_of(way: Way, start: Moment, *, sector: int = SECTOR, every: int = 1)
 def both_directions(begin: Way, start: Moment, *, sector: int = SECTOR, every: int = 1) -> list[Moment]:
     """Return the moments of a run, and of the rollback from one of them."""
     forward = moments_of(begin, start, sector=sector, every=every)
-    back = moments_of(rollback, forward[len(forward) * 2 // 3], sector=sector, every=every)
+    turn = next(each for each in reversed(forward[: len(forward) * 2 // 3 + 1]) if is_open(each, sector))
+    back = moments_of(rollback, turn, sector=sector, every=every)
     return [*forward, *back]
+
+
+def is_open(moment: Moment, sector: int) -> bool:
+    """Return whether the change is in flight, and either way is open."""
+    disk, file = (SimulatedDisk(content, sector=sector) for content in (moment.disk, moment.file))
+    found = status(MoveContext(disk, NoKernel(), file))
+    return found.state == "in-flight" and found.begun and len(found.ways) == 2
 
 
 def outcome(way: Way, moment: Moment, sector: int = SECTOR) -> bytes | str:

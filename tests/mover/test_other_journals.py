@@ -30,7 +30,7 @@ from aligntool.steps import (
 from aligntool.units import Extent
 from tests.mover.crowded_disks import JOURNAL, Crowd, make_crowd
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk
-from tests.mover.test_simulated_cuts import NoKernel, check_end, final, is_new, recover
+from tests.mover.test_simulated_cuts import NoKernel, check_end, final, is_new, leads_to_new, recover
 
 pytestmark = pytest.mark.needs_tools("sfdisk")
 
@@ -84,7 +84,7 @@ def test_one_copy_of_an_older_smaller_journal_is_not_taken_for_a_copy_of_the_new
     damaged[place.extent.start : place.extent.start + SECTOR] = bytes(SECTOR)
     disk = SimulatedDisk(bytes(damaged))
     list(resume(MoveContext(disk, NoKernel())))
-    check_end(crowd, final(disk), new=True)
+    check_end(crowd, final(disk), new=leads_to_new(bytes(damaged), resumed=True))
 
 
 @pytest.mark.parametrize("copy", [0, 1])

@@ -5,6 +5,7 @@ flush epoch; ALIGNTOOL_THOROUGH=1 tests all, up, down and by a few sectors, and 
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -62,7 +63,8 @@ def test_either_nothing_or_everything_is_recognised(specimen: Specimen, shift: S
     log = move_log(trip)
     looked_at.append(check_every_state(trip, trip.platter, log, luck, most=MOST))
     if THOROUGH or specimen.signatures > 1:
-        halfway = state_before_commit(trip, log)
+        trip = replace(trip, runs=(Extent(0, trip.old.length),))  # according to a map, it would not be copied back
+        halfway = state_before_commit(trip, move_log(trip))
         looked_at.append(check_every_state(trip, halfway, rollback_log(halfway), luck, most=MOST))
 
 

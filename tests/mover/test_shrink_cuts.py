@@ -203,11 +203,13 @@ def test_the_journal_of_a_shrink_is_found_by_the_file_that_was_named(
         if entry is None or entry.only_backup:
             continue
         hidden += 1
-        assert journal_status(SimulatedDisk(left), SimulatedDisk(journal)).state == "in-flight"
+        told = journal_status(SimulatedDisk(left), SimulatedDisk(journal))
+        assert told.state == "in-flight"
         if not too_short:
             with pytest.raises(Refused, match="in a file on another disk"):
                 journal_status(SimulatedDisk(left), None)
-        for way, content in ((resume, expected), (rollback, case.platter)):
+        forward = case.platter if told.ways == ("rollback",) else expected
+        for way, content in ((resume, forward), (rollback, case.platter)):
             again = SimulatedDisk(left)
             try:
                 list(way(MoveContext(again, NoKernel(), SimulatedDisk(journal))))

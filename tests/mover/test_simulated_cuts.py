@@ -13,7 +13,7 @@ from aligntool.errors import Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
-from aligntool.mover.move import realign, resume, rollback
+from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.units import Extent
 from tests.mover.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.mover.entries import Seen, entries
@@ -91,6 +91,12 @@ def recover(crowd: Crowd, platter: bytes, how: str, cut: int | None = None) -> S
         assert "complete" in str(stop)
         assert how == "rollback"
         return act(crowd, platter, "resume", cut)
+
+
+def leads_to_new(platter: bytes, *, resumed: bool, sector: int = SECTOR) -> bool:
+    """Return where the content is in the end: once it is visible at one of its places, only one way is open."""
+    ways = status(MoveContext(SimulatedDisk(platter, sector=sector), NoKernel())).ways
+    return ways == ("resume",) if len(ways) == 1 else resumed
 
 
 def final(disk: SimulatedDisk) -> bytes:

@@ -1,8 +1,10 @@
 """Bad sectors, damaged journals and wrong disks, on the simulated disk."""
 
 import errno
+import itertools
 import os
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from aligntool.change import KernelBehind
 from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.mover.context import MoveContext
+from aligntool.mover.journal_contents import journal_contents
 from aligntool.mover.move import realign, resume, rollback, status
 from aligntool.steps import CloseJournal, JournalPlace, WriteJournal
 from aligntool.units import Extent
@@ -195,6 +198,17 @@ def test_the_journal_of_another_disk_is_refused() -> None:
     assert disk.operations == 0
 
 
+def numbered_crowd(number: int, label: str) -> Crowd:
+    """Return a crowd in which a marker has room for the number of a journal in a file."""
+    for candidate in itertools.count(number, 8):
+        crowd = make_crowd(candidate, label)
+        disk = SimulatedDisk(crowd.platter)
+        with suppress(Refused):
+            journal_contents(elsewhere(crowd).plan, disk, crowd.runs, {}, None, bytes(16))
+            return crowd
+    raise AssertionError
+
+
 def elsewhere(crowd: Crowd) -> Crowd:
     """Return the same plan with its journal in a file."""
     place = replace(place_of(crowd), extent=Extent(0, JOURNAL), file="journal")
@@ -205,7 +219,7 @@ def elsewhere(crowd: Crowd) -> Crowd:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_move_with_its_journal_in_a_file_is_recovered(seed: int) -> None:
-    crowd = elsewhere(make_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
+    crowd = elsewhere(numbered_crowd(7000 + seed, "gpt" if seed % 2 else "dos"))
     luck = random.Random(seed)
     disk, file = SimulatedDisk(crowd.platter), SimulatedDisk(bytes(JOURNAL))
     list(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))
@@ -222,7 +236,7 @@ def test_a_move_with_its_journal_in_a_file_is_recovered(seed: int) -> None:
 
 
 def test_without_the_journal_file_the_refusal_requests_it() -> None:
-    crowd = elsewhere(make_crowd(7001, "gpt"))
+    crowd = elsewhere(numbered_crowd(7001, "gpt"))
     disk, file = SimulatedDisk(crowd.platter, cut=8), SimulatedDisk(bytes(JOURNAL))
     with pytest.raises(PowerCut):
         list(realign(crowd.plan, MoveContext(disk, NoKernel(), file), crowd.runs))

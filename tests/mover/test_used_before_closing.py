@@ -5,6 +5,7 @@ place of the journal, and what another program wrote into the table.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from aligntool.realign.request import Request
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.conftest import Contents
+from tests.mover.entries import entries
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk
 from tests.mover.test_changed_content import shrunk
 from tests.mover.test_simulated_cuts import NoKernel, final
@@ -180,5 +182,32 @@ def test_a_logical_partition_that_was_added_stays(
         journal = case.plan.journal
         own = heads(journal.extent, journal.copy_length)
         assert all(any(one.contains(each) for one in own) for each in changed(used, final(disk))), cut
+        tried += 1
+    assert tried
+
+
+def test_an_old_sector_0_that_is_put_back_does_not_end_a_rollback(tmp_path: Path) -> None:
+    """The new EBRs were written already, and are of no other program; content is copied back before the old table."""
+    case = make_logical(tmp_path / "disk.img")
+    (number,) = case.runs
+    case = replace(case, runs={number: (Extent(0, MIB),)})  # all of it, so either way is open
+    whole = case.act(case.platter, "realign")
+    durable = (final(whole.before(cut)) for cut in range(whole.operations, 0, -1))
+    new = final(whole)
+    begun = next(one for one in durable if one[:SECTOR] != new[:SECTOR])
+    run_back = case.act(begun, "rollback")
+    old, tried = case.plan.holds[0].source, 0
+    for cut in range(0, run_back.operations, 7):
+        left = final(run_back.before(cut))
+        used = case.platter[:SECTOR] + left[SECTOR:]
+        if left == used:
+            continue
+        disk = SimulatedDisk(used)
+        for restore in (False, True):
+            with suppress(Refused, Stopped):
+                list(rollback(MoveContext(disk, NoKernel()), restore_table=restore))
+        result = final(disk)
+        listed = entries(result)[5].extent  # the old place, or the new one if the change was complete
+        assert result[listed.start : listed.end] == case.platter[old.start : old.end], cut
         tried += 1
     assert tried
