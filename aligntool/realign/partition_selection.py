@@ -99,9 +99,9 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     number, shrunk = next(iter(room[1].items()))
     by = next(part.extent.length for part in disk.partitions if part.number == number) - shrunk.length
     if number in used:
-        text = f"; it fits if the {shrunk.kind} on partition {number} is shrunk by {format_size(by)}"
+        text = f"; it all fits if the {shrunk.kind} on partition {number} is shrunk by {format_size(by)}"
     else:
-        text = f"; it may fit if the {shrunk.kind} on partition {number} has {format_size(by)} to spare"
+        text = f"; it may all fit if the {shrunk.kind} on partition {number} has {format_size(by)} to spare"
     return text, next_command(disk, "plan realign", "--shrink")
 
 

@@ -393,9 +393,10 @@ def _no_room(
         return Refusal(
             "no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False
         )
-    if (goal.shrink or not hint) and (named := _fitting(judged, selection, goal, claims)):
-        helps = f"; there is for {partition_selection.partition_words(named)}"
-        hint = next_command(disk, "plan realign", *_options(named))
+    if named := _fitting(judged, selection, goal, claims):
+        helps = f"; there is for {partition_selection.partition_words(named)}{helps}"
+        alone = next_command(disk, "plan realign", *_options(named))
+        hint = Hint(alone, "\n", hint) if hint else alone
     grain = " of the requested grain" if goal.grain_given else ""
     who = partition_selection.partition_words(sorted(selection.must))
     text = f"there is no room to put {who} on a boundary{grain}"
@@ -473,9 +474,24 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     rooms = _rooms(
         judged, selection, tuple(number for number in selection.must if _may_move(reasons[number]))
     )
+    lacking = any(number not in rooms and _may_move(reasons[number]) for number in off)
+    shrinking = _shrink_hint(judged, selection) if lacking else ("", "")
     return tuple(
-        _repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number]) for number in off
+        _repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number], shrinking)
+        for number in off
     )
+
+
+def _shrink_hint(judged: Judged, selection: partition_selection.Selection) -> tuple[str, str]:
+    """Return what a plan without used blocks says on shrinking; empty if that is not searched."""
+    disk = judged.disk
+    if disk.size is None or not selection.start_grids or len(disk.partitions) > _SEARCHED_UP_TO:
+        return "", ""
+
+    def places_for(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
+        return search.search(disk, movable(disk, selection, {}, shrunk), _GOAL, ALL_FREE)
+
+    return partition_selection.shrink_hint(disk, {}, places_for, shrink=False)
 
 
 def _may_move(reasons: Collection[Refusal]) -> bool:
@@ -548,7 +564,11 @@ def there(command: str, sysroot: str) -> str:
 
 
 def _repair(
-    disk: Disk, number: int, found: tuple[_Room, tuple[int, ...]], reasons: tuple[Refusal, ...]
+    disk: Disk,
+    number: int,
+    found: tuple[_Room, tuple[int, ...]],
+    reasons: tuple[Refusal, ...],
+    shrinking: tuple[str, str],
 ) -> Repair:
     room = found[0]
     named = _options(found[1])
@@ -562,11 +582,11 @@ def _repair(
     if room is _Room.ENOUGH:
         command = reasons[0].hint if reasons else next_command(disk, "plan realign", *named)
         return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
-    shrinkable = (part for part in disk.partitions if kind_of(part).shrinkable)
-    shorter = [str(part.number) for part in shrinkable if partition_selection.fills(part)]
-    if shorter:
-        who = f"the file system on partition {' or '.join(shorter[-2:])}"
-        why = f"there is not enough room; shrinking {who} may make some{first}"
+    helps, command = shrinking
+    if command:
+        return Repair(number, WITH_SHRINK, f"there is not enough room{helps}{first}", command)
+    if any(kind_of(part).shrinkable and partition_selection.fills(part) for part in disk.partitions):
+        why = f"there is not enough room; shrinking a file system here may make some{first}"
         return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
     return Repair(
         number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk)

@@ -180,9 +180,16 @@ def next_finding(report: Report) -> Finding | None:
     shown = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     urgent = [finding for finding in shown if has_command(finding) or finding in hiding]
 
-    def key(finding: Finding) -> tuple[bool, bool, int, bool]:
+    def key(finding: Finding) -> tuple[bool, bool, int, bool, bool]:
         severity = finding.severity.rank
-        return finding.disk not in moving, finding not in hiding, severity, " plan " not in finding.next
+        plans = " plan " in finding.next
+        return (
+            finding.disk not in moving,
+            finding not in hiding,
+            severity,
+            not plans,
+            "--shrink" in finding.next,
+        )
 
     return min(urgent, key=key, default=None)
 
@@ -254,7 +261,7 @@ def _group_lines(
     if words:
         yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
-    steps.sort(key=lambda step: " plan " not in step)
+    steps.sort(key=lambda step: (" plan " not in step, "--shrink" in step))
     shown = len(steps) if verbose else MOST_STEPS
     for step in steps[:shown]:
         yield step_line("    ", step)

@@ -9,10 +9,12 @@ from aligntool.audit.report import Repair, Report
 from aligntool.change import RealignGoal
 from aligntool.claims import ALL_FREE
 from aligntool.errors import Refused
+from aligntool.inventory import TableLabel
 from aligntool.realign.planning import find_repairs, plan_realign, with_repair_commands
 from aligntool.render.audit import MOST_ANSWERS, audit_lines, repair_lines
 from aligntool.render.json import audit_json
 from aligntool.render.lines import cell_width, text_of
+from aligntool.render.report.rows import next_steps
 from tests.audit.builders import judge, made_disk
 from tests.realign.movable_disks import movable_disk
 from tests.schemas import check
@@ -85,6 +87,25 @@ def test_partitions_that_fit_are_named_where_another_one_has_no_room() -> None:
     with pytest.raises(Refused, match="to put partitions 2, 4, 5 on a boundary; there is for partitions 4, 5") as found:
         plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == named
+
+
+CLONE = "63+204800; 204863+2000001 ext4; 3e 2204864+860000; 5l 2204927+400000 ext4; 6l 2604990+400000 ext4"
+
+
+def test_audit_page_and_refusal_say_the_same_where_only_a_shrink_moves_all() -> None:
+    report = judge(movable_disk(CLONE, size=3072000 * 512, label=TableLabel.DOS))
+    told = with_repair_commands(report, answers(report))
+    with pytest.raises(Refused, match="partitions 1, 2, 5, 6 on a boundary; there is for partitions 5, 6; ") as found:
+        plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
+    named, shrunk = found.value.hint.splitlines()
+    assert named == "sudo aligntool plan realign /dev/sda -p 5 -p 6"
+    assert shrunk == "sudo aligntool plan realign /dev/sda --shrink"
+    after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
+    assert after == {1: shrunk, 2: shrunk, 5: named, 6: named}
+    assert next_steps(told).steps == (("", named),)
+    for repair in find_repairs(report.judged[0])[:2]:
+        assert str(found.value).endswith(repair.why.removeprefix("there is not enough room"))
+        assert repair.why.endswith("ext4 on partition 2 has 1MiB to spare")
 
 
 def test_the_other_partitions_are_named_where_one_can_never_be_moved() -> None:
