@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar, get_args
 
-from aligntool.commands import command
+from aligntool.commands import ByHand, by_hand, command
 from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
 from aligntool.errors import Refused
 from aligntool.steps import (
@@ -23,6 +23,7 @@ from aligntool.steps import (
     ReleaseContent,
     RewriteTable,
     SavedStep,
+    ShrinkContent,
     Step,
     Subject,
     WriteJournal,
@@ -380,6 +381,13 @@ class MovePlan(Plan):
     def index_of(self, kind: type[Step]) -> int:
         """Return the index of the first step of a kind."""
         return self.numbered(kind)[0][0]
+
+
+def what_stays_shrunk(plan: Plan) -> str:
+    """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system."""
+    shrunk = [f"the {step.kind} on partition {step.partition}" for step in plan.of(ShrinkContent)]
+    how = by_hand(ByHand.GROWING, "its own tool")
+    return f"a rollback leaves {', '.join(shrunk)} shorter; to lengthen it again: {how}" if shrunk else ""
 
 
 class TablePlan(Plan):

@@ -267,6 +267,9 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
         del bars["after"]
     elif any(step.wipe for step in plan.of(MakeTable)):
         del bars["before"]  # a plan names the old partitions, without their places
+    journal = journal_of(plan)
+    if journal and not journal.file:  # only while the plan runs
+        bars["journal"] = ((journal.extent, "J", Style.NOTE),)
     parts = [extent for bar in bars.values() for extent, _, _ in bar]
     columns = _columns(parts, plan.disk.size, width - LABEL_COLUMNS - 2)
     if not columns:
@@ -284,19 +287,6 @@ def journal_of(plan: Plan) -> JournalPlace | None:
 def _plan_bar(plan: Plan, *, after: bool) -> Bar:
     """Return the parts in drawing order, containers before the partitions inside."""
     parts_drawn = []
-    journal = journal_of(plan)
-    if journal and not journal.file:
-        # A journal in space that a shrink frees does not belong in the first bar. Containers of other
-        # partitions are ignored.
-        parts = [
-            place
-            for place in plan.places
-            if not any(place.after.contains(other.after) and other is not place for other in plan.places)
-        ]
-        needs_shrink = any(
-            place.before is not None and place.before.overlaps(journal.extent) for place in parts
-        )
-        parts_drawn += [(journal.extent, "J", Style.NOTE)] if after is needs_shrink else []
     for place in plan.places:
         extent = place.after if after else place.before
         if extent is not None and extent.length > 0 and extent.start < plan.disk.size:

@@ -8,7 +8,7 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
-from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan
+from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
 from aligntool.formats.part_types import ROLES
@@ -148,7 +148,8 @@ def step_title(step: steps.Step) -> str:
             return "write the journal"
         case steps.ParkEntries():
             inside = listed(number for number in step.partitions if number not in step.parked)
-            also = f", and with them {inside}" if inside else ""
+            them = "it" if len(step.parked) == 1 else "them"
+            also = f", and with {them} {inside}" if inside else ""
             return f"park {_partitions(step.parked)}{also}: set a type that nothing mounts"
         case steps.HoldContent():
             return (
@@ -432,10 +433,11 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 f", about {time_words(estimate.seconds)}" if estimate and estimate.seconds is not None else ""
             )
             yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{copied}{time}."
+            shorter = what_stays_shrunk(plan)
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have"
                 " a backup. Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes"
-                " it, until it is complete."
+                f" it, until it is complete{f'; {shorter}' if shorter else '.'}"
             )
         case MovePlan():
             yield (
@@ -499,7 +501,8 @@ def _title_lines(plan: Plan, width: int) -> Iterator[Line]:
     label = f"{label_words(disk.label)} table" if disk.label else "no partition table"
     known = identity_words(("", disk.model), ("serial ", disk.serial), ("disk ", disk.disk_id))
     facts = (known, size_words(disk.size), label, f"{disk.sector_size}-byte sectors")
-    yield from stacked(((f"{disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
+    goal = f"goal: {plan.goal}" if isinstance(plan, MovePlan) else plan.goal
+    yield from stacked(((f"{disk.path}: ", Style.TITLE), (goal, Style.TITLE)), width)
     yield from paragraph("  " + " · ".join(fact for fact in facts if fact), width, style=Style.DIM)
 
 
@@ -519,23 +522,26 @@ def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
             (number, start, new or stays, size, what) for number, _, start, stays, new, size, what in rows
         ]
     heads, *texts = columns(rows, left=(len(rows[0]) - 1,), wide=width - 2)
+    shrunk = {step.partition for step in plan.of(steps.ShrinkContent)}
     yield ((f"  {heads}", Style.DIM),)
     for place, row in zip(plan.places, texts, strict=True):
         yield plain(f"  {row}")
         before = place.before
         moves = before is not None and before != place.after
-        words = [_move_words(place), place.why] if moves else [place.why]
+        words = [_move_words(place, shrunk=place.number in shrunk), place.why] if moves else [place.why]
         text = "; ".join(word for word in words if word)
         if text:
             yield from paragraph(f"     {text}", width, "       ", Style.NOTE if moves else Style.DIM)
 
 
-def _move_words(place: Place) -> str:
+def _move_words(place: Place, *, shrunk: bool) -> str:
     if place.before is None or place.before.start == place.after.start:
-        return f"keeps its start, new size {size_words(place.after.length)}"
+        size = "shrunk to" if shrunk else "new size"
+        return f"keeps its start, {size} {size_words(place.after.length)}"
     words = distance_words(place.after.start - place.before.start)
     if place.before.length != place.after.length:
-        words += f", {size_words(place.before.length)} → {size_words(place.after.length)}"
+        sizes = f"{size_words(place.before.length)} → {size_words(place.after.length)}"
+        words += f", shrunk {sizes}" if shrunk else f", {sizes}"
     return words
 
 

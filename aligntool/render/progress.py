@@ -20,6 +20,7 @@ from aligntool.change import (
     digest,
     step_name,
     waiting_words,
+    what_stays_shrunk,
 )
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
@@ -422,7 +423,7 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
         place = "at their new place" if found.forward else "at their old place again"
         moved = found.done if found.forward else found.total - found.done
         yield from paragraph(f"  {place}: {size_words(moved)} of {size_words(found.total)}", width)
-    told = found.sentences
+    told = _status_sentences(found)
     if plan is None and found.state != "in-flight":
         told = found.sentences[1:] if found.is_marked else ()
     for sentence in told:
@@ -430,6 +431,12 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
     yield from command_lines(
         type_next, width, () if plan is None else about_ways(type_next, plan, Left.of(found))
     )
+
+
+def _status_sentences(found: Status) -> tuple[str, ...]:
+    """Return the sentences of a status, with what a rollback does not undo as long as one is possible."""
+    shorter = "" if found.plan is None or found.complete else what_stays_shrunk(found.plan)
+    return (*found.sentences, shorter) if shorter else found.sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,9 +459,10 @@ def about_ways(commands: Sequence[str], plan: Plan, left: Left) -> list[str]:
     about 5 s".
     """
     what = "move" if isinstance(plan, MovePlan) and not plan.conversion else "change"
+    old = "places" if what_stays_shrunk(plan) else "state"
     words = {
         "resume": f"finishes the {what}: {_amount(plan, left, left.total - left.moved, back=False)}",
-        "rollback": f"restores the old state: {_amount(plan, left, left.moved, back=True)}",
+        "rollback": f"restores the old {old}: {_amount(plan, left, left.moved, back=True)}",
     }
     if not left.begun:
         words = dict.fromkeys(words, "closes the journal: nothing was moved yet")
@@ -525,7 +533,7 @@ def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = (
         "steps": len(plan.steps) if plan else None,
         "done": found.done if moves else None,
         "total": found.total if moves else None,
-        "sentences": list(found.sentences),
+        "sentences": list(_status_sentences(found)),
         "next": list(type_next),
     }
     return _line(document)

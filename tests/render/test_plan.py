@@ -19,7 +19,7 @@ from aligntool.inventory import Sampled
 from aligntool.mover.status import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, command_lines, text_of
-from aligntool.render.plan import distance_words, plan_lines, raid_plan_lines, sector_words, time_words
+from aligntool.render.plan import distance_words, plan_lines, raid_plan_lines, sector_words, step_title, time_words
 from aligntool.render.progress import (
     Left,
     Pace,
@@ -34,7 +34,7 @@ from aligntool.render.progress import (
     status_json,
     status_lines,
 )
-from aligntool.steps import CopyContent
+from aligntool.steps import CopyContent, ParkEntries, ShrinkContent, WriteJournal
 from aligntool.units import MIB, Extent
 from tests.raid.builders import drive, goal, planned
 from tests.render.sample_plans import CONVERT, DIRECTORIES, FORMAT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
@@ -131,6 +131,29 @@ def test_both_bars_use_the_same_scale_and_a_move_to_the_right_is_visible() -> No
     assert before.index("[1") < after.index("[1")
     assert before.index("[2") == after.index("[2")
     assert len(before.rstrip()) <= 70
+
+
+def test_the_journal_is_drawn_neither_before_nor_after_the_plan() -> None:
+    bars = "".join(text_of(plan_map_lines(PLAN, width=80))).splitlines()[1:]
+    assert [bar.split()[0] for bar in bars] == ["before", "after", "journal"]
+    assert ["J" in bar for bar in bars] == [False, False, True]
+    on_disk = tuple(step for step in PLAN.steps if not isinstance(step, WriteJournal))
+    assert "journal" not in "".join(text_of(plan_map_lines(replace(PLAN, steps=on_disk), width=80)))
+
+
+def test_the_title_of_a_plan_that_moves_is_its_goal_and_a_shrink_is_named() -> None:
+    assert text(PLAN).startswith(f"{PLAN.disk.path}: goal: every start on 1MiB\n")
+    first = replace(PLAN.places[0], after=Extent(MIB, OLD.length - MIB))
+    step = ShrinkContent(1, OLD, "ext3", OLD.length - MIB)
+    shrunk = replace(PLAN, places=(first, *PLAN.places[1:]), steps=(step, *PLAN.steps))
+    assert "up by 1016320B, shrunk " in text(shrunk, width=200)
+    first = replace(first, after=Extent(OLD.start, OLD.length - MIB))
+    assert "keeps its start, shrunk to " in text(replace(shrunk, places=(first, *PLAN.places[1:])), width=200)
+
+
+def test_logical_partitions_are_parked_with_their_only_container() -> None:
+    assert step_title(ParkEntries((3, 5, 6), (3,))).startswith("park partition 3, and with it 5, 6: ")
+    assert step_title(ParkEntries((2, 3, 5), (2, 3))).startswith("park partitions 2, 3, and with them 5: ")
 
 
 def test_a_disk_on_which_nothing_moves_is_drawn_once() -> None:
@@ -364,13 +387,28 @@ WAYS = ("aligntool resume x.img", "aligntool rollback x.img")
 def test_each_way_out_is_a_command_and_what_is_left_of_it() -> None:
     left = Left(step=5, moved=10 * MIB, total=40 * MIB, rate=MIB)
     assert about_ways(WAYS, PLAN, left) == [
-        "finishes the move: 4 steps, 30MiB, about 30 s", "restores the old state: 3 steps, 10MiB, about 10 s",
+        "finishes the move: 4 steps, 30MiB, about 30 s", "restores the old places: 3 steps, 10MiB, about 10 s",
     ]  # fmt: skip
     assert about_ways(WAYS, PLAN, Left(8, 40 * MIB, 40 * MIB)) == [
         "closes the journal: everything is at its new place", "no longer possible: everything is at its new place",
     ]  # fmt: skip
     assert about_ways(WAYS, PLAN, replace(left, begun=False)) == ["closes the journal: nothing was moved yet"] * 2
     assert about_ways(("aligntool status x.img",), PLAN, left) == [""]
+
+
+def test_status_and_plan_name_what_a_rollback_leaves_of_a_shrink() -> None:
+    kept = "a rollback leaves the ext3 on partition 2 shorter; to lengthen it again: by hand, with its own tool: "
+    unshrunk = replace(PLAN, steps=tuple(step for step in PLAN.steps if not isinstance(step, ShrinkContent)))
+    for found, said in (
+        (Standing("in-flight"), True),
+        (Standing("in-flight", complete=True), False),
+        (Standing("in-flight", plan=unshrunk), False),
+    ):
+        assert (kept in "".join(text_of(status_lines("x.img", found, width=200)))) == said
+        assert any(one.startswith(kept) for one in json.loads(status_json("x.img", found))["sentences"]) == said
+    risk = "".join(text_of(plan_lines(PLAN, width=400, type_next="aligntool realign x.img")))
+    assert f"rollback undoes it, until it is complete; {kept}docs/by-hand.md#make-a-partition-longer" in risk
+    assert about_ways(WAYS, unshrunk, Left(step=4, moved=0, total=40 * MIB))[1].startswith("restores the old state:")
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
