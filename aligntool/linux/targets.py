@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Self, cast
 
@@ -524,7 +526,10 @@ def refuse_silent(path: str, silence_s: float = SILENCE_S) -> None:
 
 def _find_live(tree: Tree, target: str) -> Block | None:
     with failing_as(Refused, target, hint=LISTS_DISKS):
-        status = status_of(target)
+        try:
+            status = status_of(target)
+        except FileNotFoundError as error:
+            raise Refused(f"{target}: {error.strerror}", hint=_similar_file(target)) from error
     mode = status.st_mode
     if stat.S_ISREG(mode):
         return None
@@ -541,6 +546,20 @@ def _find_live(tree: Tree, target: str) -> Block | None:
     # Users often give the controller of an NVMe drive instead of its namespace.
     hint = typed("aligntool audit", f"{target}n1") if re.fullmatch(r"(.*/)?nvme\d+", target) else LISTS_DISKS
     raise Refused(f"{target} is {what}", hint=hint)
+
+
+_MOST_NAMES = 1000
+
+
+def _similar_file(target: str) -> str:
+    """Return the hint for a path that does not exist: a file with a similar name next to it, never a disk."""
+    folder, slash, name = target.rpartition("/")
+    with suppress(OSError, ValueError), os.scandir(f"{folder}{slash}" or ".") as entries:
+        names = [entry.name for entry in islice(entries, _MOST_NAMES) if entry.is_file()]
+        similar = get_close_matches(name, names, n=1, cutoff=0.7)
+        if similar:
+            return f"did you mean {shell_word(f'{folder}{slash}{similar[0]}')}?"
+    return LISTS_DISKS
 
 
 def _find_captured(tree: Tree, target: str) -> Block:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.commands import LISTS_DISKS
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Role, TableLabel
 from aligntool.linux.devices import list_blocks
@@ -95,6 +96,19 @@ class TestTargets:
         assert [disk.path for disk in inventory.disks] == [str(image)]
         (unseen,) = inventory.unseen
         assert unseen.what == "/dev/null" and "character device" in unseen.why
+
+    def test_a_misspelled_image_is_refused_with_the_similar_file_beside_it(self, tmp_path: Path) -> None:
+        (tmp_path / "my clone.img").write_bytes(bytes(4096))
+        (tmp_path / "my clon").mkdir()
+        (tmp_path / "loop").symlink_to("/dev/null")
+        for name, hint in (
+            ("my clon.img", f"did you mean '{tmp_path}/my clone.img'?"),
+            ("other.raw", LISTS_DISKS),
+            ("loop0", LISTS_DISKS),
+        ):
+            with pytest.raises(Refused, match="No such file") as refusal:
+                look([str(tmp_path / name)])
+            assert refusal.value.hint == hint
 
     def test_a_folder_with_the_name_of_an_nvme_controller_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "nvme0").mkdir()
