@@ -30,6 +30,9 @@ def _text(name: str) -> str:
         ("packaging/aligntool.spec", r"^Version: +(\S+)$"),
         ("packaging/PKGBUILD", r"^pkgver=(\S+)$"),
         ("packaging/ansible/galaxy.yml", r"^version: (\S+)$"),
+        ("docs/install.md", r"sudo apt install ./dist/aligntool_(.+)_all.deb$"),
+        ("docs/install.md", r"sudo dnf install ./dist/aligntool-(.+)-1.noarch.rpm$"),
+        ("docs/install.md", r"sudo zypper install .* ./dist/aligntool-(.+)-1.noarch.rpm$"),
     ],
 )
 def test_every_package_has_the_version_of_the_program(file: str, pattern: str) -> None:
