@@ -325,6 +325,7 @@ def _event_reporter(
 ) -> OnEvent:
     title_of = undo_title if back else step_title
     pace = Pace(clock)
+    where = "at the old place: " if back and isinstance(plan, MovePlan) else ""
     reported_s = 0  # seconds without a response, as last reported
 
     def report(event: Event) -> None:
@@ -340,7 +341,7 @@ def _event_reporter(
             case Said():
                 write(f"  {harmless(event.text)}")
             case Progress():
-                show_copied(event, pace.words(event))
+                show_copied(event, f"{where}{pace.words(event)}")
             case Waiting():
                 if not reported_s <= event.seconds < 2 * reported_s:  # report at doubling intervals
                     reported_s = event.seconds

@@ -317,8 +317,10 @@ def test_the_steps_of_a_rollback_are_counted_down_as_its_bar_grows() -> None:
     with progress_lines(PLAN, stream, lambda: 1.0, back=True) as tell:
         for index in (5, 4, 3):
             tell(StepBegun(index))
-    lines = stream.getvalue().splitlines()
+        tell(Progress(5, 30 * MIB, 40 * MIB))
+    *lines, last = stream.getvalue().splitlines()
     assert [line.partition(",")[0] for line in lines] == ["3 left: step 6", "2 left: step 5", "1 left: step 4"]
+    assert last == "  at the old place: 30MiB of 40MiB", "what was never moved counts, too"
 
 
 def test_a_long_stall_is_reported_less_and_less_often_until_the_next_stall() -> None:
