@@ -128,7 +128,7 @@ def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
             options.remark(f"{listed}: selected, but not in the array, which stays as it is")
         return Ensured(_plan_running(found.running, found.drives, inventory, replace(goal, array=array)))
     if not found.drives:
-        return Ensured(_plan_of_none(goal))
+        return Ensured(_plan_of_none(goal, found.others))
     if found.is_plain:
         return Ensured(_plan_kept(found.drives[0], array, inventory))
     if is_plain(goal, found.drives):
@@ -165,9 +165,10 @@ def _plan_running(running: Disk, drives: Sequence[Disk], inventory: Inventory, g
     return existing_plan(running, [judged[disk.path] for disk in drives], goal.array, inventory)
 
 
-def _plan_of_none(goal: EnsureGoal) -> ArrayPlan:
+def _plan_of_none(goal: EnsureGoal, others: str) -> ArrayPlan:
     subject = Subject(array_device(goal.array), 0, 512, None, None, None, None, None, "")
-    return ArrayPlan("raid", subject, "no drive is selected, which the file allows", (), ())
+    note = f"drives that are not selected: {others}" if others else "no drive was seen"
+    return ArrayPlan("raid", subject, "no drive is selected, which the file allows", (), (), notes=(note,))
 
 
 def _names_by_id() -> dict[str, list[str]]:

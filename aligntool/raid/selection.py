@@ -39,6 +39,7 @@ class Found:
     drives: tuple[Disk, ...]
     more: tuple[Disk, ...] = ()  # selected, but not in the running array
     is_plain: bool = False  # the only drive has the plain file system already
+    others: str = ""  # if no drive is selected: each one that was seen, with the reason
 
 
 def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
@@ -51,9 +52,10 @@ def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
         return _of_running(arrays[0], selected, goal, inventory)
     refuse(_refuse_parts(selected, goal, inventory))
     others = [f"{_identity(disk)}: {whys[disk.name]}" for disk in inventory.disks if disk.kind in DRIVES]
-    refuse(_refuse_number(selected, goal, () if selected else others))
+    why_none = "" if selected else _short_list(others)
+    refuse(_refuse_number(selected, goal, why_none))
     is_plain = len(selected) == 1 and _has_file_system(selected[0], goal)
-    return Found(None, tuple(selected), is_plain=is_plain)
+    return Found(None, tuple(selected), is_plain=is_plain, others=why_none)
 
 
 def _refuse_several(arrays: Sequence[Disk]) -> Iterator[Refusal]:
@@ -200,7 +202,12 @@ def _identity(disk: Disk) -> str:
 _MOST_NAMED = 8
 
 
-def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal, others: Sequence[str] = ()) -> Iterator[Refusal]:
+def _short_list(others: Sequence[str]) -> str:
+    more = f"; and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    return "; ".join(others[:_MOST_NAMED]) + more
+
+
+def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal, others: str = "") -> Iterator[Refusal]:
     """Refuse too few or too many drives. `others`: drives that are not selected, with the reason."""
     wanted = goal.drives
     count = len(drives)
@@ -210,9 +217,7 @@ def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal, others: Sequence[st
     if count < wanted.least:
         verb = "is" if wanted.least == 1 else "are"
         text = f"at least {counted(wanted.least, 'drive')} {verb} wanted, and {count} are selected: {named}"
-        if others:
-            more = f"; and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-            text += f" ({'; '.join(others[:_MOST_NAMED])}{more})"
+        text += f" ({others})" if others else ""
         yield Refusal("too-few-members", goal.array.name, text, "aligntool audit")
     if wanted.most is not None and count > wanted.most:
         verb = "is" if wanted.most == 1 else "are"

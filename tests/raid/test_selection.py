@@ -207,3 +207,14 @@ def test_each_drive_that_is_not_selected_has_its_reason() -> None:
     said = refused(drives)
     assert "at least 1 drive is wanted" in said
     assert "(nvme0n1 (serial S0000): read-only; nvme1n1 (serial S0001): in use)" in said
+
+
+def test_each_drive_is_named_with_the_reason_if_none_is_selected_and_none_is_needed() -> None:
+    wanted = replace(ALL, models=("no such model",), may_be_none=True, least=4)
+    goal = EnsureGoal(RaidGoal("raid0"), wanted)
+    there = find_drives(goal, Inventory((blank(0), blank(1)), system=system(conf=lines())), {})
+    assert not there.drives
+    assert [text.partition(" (")[0] for text in there.others.split("; ")] == ["nvme0n1", "nvme1n1"]
+    assert there.others.count("another model, ") == 2
+    some = find_drives(replace(goal, drives=ALL), Inventory((blank(0), blank(1)), system=system(conf=lines())), {})
+    assert some.others == ""

@@ -1,6 +1,7 @@
 """Files of `raid ensure`: each is read as the schema describes it, and `recipes check` shows it."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -194,6 +195,7 @@ def test_the_command_takes_settings_instead_of_a_file() -> None:
     words = ("--set", "level=raid0", "--set", 'drives.model=["no such drive"]', "--set", "drives.none=nothing")
     done = run_aligntool("raid", "ensure", "data", "--dry-run", *words, code=0)
     assert "no drive is selected, which the file allows" in done.stdout
+    assert re.search("drives that are not selected: |no drive was seen", done.stdout)
     refused = run_aligntool("raid", "ensure", "./data.toml", "--dry-run", *words, code=2)
     assert "--set replaces the file" in refused.stderr
 
