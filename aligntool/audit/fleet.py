@@ -243,6 +243,7 @@ class Fleet:
     not_audited: int = 0
     failing: int = 0
     dates: tuple[str, str] | None = None  # the earliest and the latest
+    undated: int = 0  # machines that were audited
     models: dict[str, Model] = field(default_factory=dict)
     _ranked: list[tuple[tuple[float, float, int, int, int], Row]] = field(default_factory=list)
     _failing: list[tuple[tuple[int, int], Row]] = field(default_factory=list)
@@ -272,6 +273,8 @@ class Fleet:
         if machine.date:
             first, last = self.dates or (machine.date, machine.date)
             self.dates = (min(first, machine.date), max(last, machine.date))
+        else:
+            self.undated += 1
         _insert_sorted(self._machines, rank, row)
         for place, drive in enumerate(machine.drives):
             self._add_drive((number, place), Row(machine.name, machine.snapshot, drive))

@@ -27,7 +27,14 @@ from aligntool.linux.look import look, now
 from aligntool.linux.sysfs import read_written
 from aligntool.linux.targets import folder_in_memory, open_sysroot
 from aligntool.recipes.drives import known_geometries, load_drives
-from aligntool.render.fleet import changes_json, fleet_json, fleet_lines, machine_json, page_html
+from aligntool.render.fleet import (
+    changes_json,
+    fleet_json,
+    fleet_lines,
+    machine_json,
+    page_html,
+    refused_words,
+)
 from aligntool.system import SNAPSHOT_SUFFIXES
 from aligntool.units import MIB, either
 
@@ -100,6 +107,9 @@ def fleet(
         # where children unpack: what a killed child leaves behind is removed with the folder
         tempfile.tempdir = folder
         places: dict[int, int] = {}
+        if since and older:
+            before = tuple(replace(machine, drives=()) for _, machine in _audit_all(older, timeout))
+            _refuse_unread(since, before)
         for number, machine in _audit_all(names, timeout):
             found.add(number, machine)
             if since:
@@ -107,8 +117,6 @@ def fleet(
             elif json_:
                 places[number] = spool.tell()
                 spool.write(machine_json(machine).encode() + b"\n")
-        if older:
-            before = tuple(replace(machine, drives=()) for _, machine in _audit_all(older, timeout))
         tempfile.tempdir = None
         changes = compare_fleets(since, states_of(before), states_of(after)) if since else None
         if kept.file is not None:
@@ -137,6 +145,14 @@ def _older(given: str) -> list[str]:
     with failing_as(Refused, f"--since {given}"):
         Path(given).stat()
     return _names_of([given])
+
+
+def _refuse_unread(since: str, before: tuple[Machine, ...]) -> None:
+    """Raise Refused if the file to compare with is no snapshot. In a folder, one may be damaged."""
+    for machine in before:
+        if machine.why is not None and os.path.isfile(since):  # noqa: PTH113
+            hint = "a folder of snapshots, a snapshot, or a .json file that `aligntool fleet --json` wrote"
+            raise Refused(f"--since {refused_words(machine)}", hint=hint)
 
 
 def _text_of(name: str) -> str:

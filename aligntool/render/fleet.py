@@ -81,7 +81,8 @@ def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
     yield f"{counted(fleet.errors, 'error')}, {counted(fleet.warnings, 'warning')}"
     if fleet.dates:
         first, last = (date[:10] for date in fleet.dates)
-        yield f"captured on {first}" if first == last else f"captured from {first} to {last}"
+        undated = f", {fleet.undated} without a date" if fleet.undated else ""
+        yield f"captured {f'on {first}' if first == last else f'from {first} to {last}'}{undated}"
 
 
 def order_of(fleet: Fleet) -> str:
@@ -224,7 +225,8 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], widt
     room = max(room_before(table, width - 2, _LAST_COLUMN), _LONG_NAME)
     is_own = [cell_width(cells[0]) > room for cells in table]
     table = [["", *cells[1:]] if own else cells for cells, own in zip(table, is_own, strict=True)]
-    head, *lines = columns(table, left=(0, len(kept) - 1), wide=width - 2)
+    words = {at for at, place in enumerate(kept) if place in (0, len(heads) - 1)}
+    head, *lines = columns(table, left=words, wide=width - 2)
     yield ((f"  {head}".rstrip(), Style.DIM),)
     for cells, own, line in zip(every[1:], is_own[1:], lines, strict=True):
         if own:

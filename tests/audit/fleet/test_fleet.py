@@ -5,9 +5,11 @@ import json
 import lzma
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
+import time
 import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
@@ -716,3 +718,51 @@ def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path, room: Path) ->
     out, err = child.communicate(timeout=300)
     assert child.returncode == 130 and b"Traceback" not in err and out == b""
     assert list(room.iterdir()) == []
+
+
+def test_since_refuses_a_file_that_is_neither_a_snapshot_nor_json(tmp_path: Path) -> None:
+    pc(tmp_path / "new" / "a")
+    page = tmp_path / "page.html"
+    run_aligntool("fleet", tmp_path / "new", "-o", page, code=1)
+    refused = run_aligntool("fleet", tmp_path / "new", "--since", page, code=3)
+    assert f"--since {page}: " in refused.stderr and refused.stdout == ""
+
+
+def test_the_documented_script_compares_each_run_with_the_one_before(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs/fleet.md").read_text().partition("## Every night")[2]
+    script = text.partition("```\n")[2].partition("```")[0].replace("/srv/aligntool", shlex.quote(str(tmp_path)))
+    places = [
+        pack(tmp_path / f"{start}.tar.xz", members_of(pc(tmp_path / str(start), start=start)), {})
+        for start in (MIB, 32256)
+    ]
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "aligntool").write_text(f'#!/bin/sh\nexec {shlex.join(program())} "$@"\n')
+    (tmp_path / "hosts.txt").write_text("db7\n")
+    said = []
+    for place in places:
+        (folder / "ssh").write_text(f"#!/bin/sh\ncat {shlex.quote(str(place))}\n")
+        for each in folder.iterdir():
+            each.chmod(0o755)
+        path = f"{folder}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["sh", "-c", script], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+        time.sleep(1)  # the name of a run has the second
+    assert "Since " not in said[0]
+    assert "1 worse, 0 unclear, 0 new" in said[1] and "db7: off 0 → 1, errors 0 → 1" in said[1]
+
+
+def test_snapshots_without_a_date_are_counted_beside_those_with_one() -> None:
+    dates = ("2026-11-23T00:00:00Z", None, None)
+    lines = text_lines(*(Machine(f"m{number}", date=date) for number, date in enumerate(dates)), width=200)
+    assert lines[1].endswith("; captured on 2026-11-23, 2 without a date")
+
+
+def test_numbers_in_the_last_column_are_right_aligned() -> None:
+    lines = text_lines(*(Machine(f"m{number}", warnings=number) for number in (2, 10)))
+    at = next(number for number, line in enumerate(lines) if line.endswith("  warnings"))
+    right = len(lines[at])
+    assert [len(line) for line in lines[at + 1 : at + 3]] == [right, right]
