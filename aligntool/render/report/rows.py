@@ -196,7 +196,8 @@ def _heading_of(command: str, *, captured: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`disks`: all names; `name`: as the row shows them. `tone`: of the verdict; `worst`: of the findings.
+    """`disks`: all names; `name`: as the row shows them. `tone`: of the verdict; `answer`: the worst on
+    its partitions; `worst`: of the findings.
     `parts`: number, node, sector, start, size, content, verdict, mount points, tone of the verdict.
     """
 
@@ -208,6 +209,7 @@ class Row:
     small: svg.Picture
     verdict: str
     tone: str
+    answer: Answer
     worst: str
     codes: Sequence[tuple[str, str]]
     reported: str
@@ -253,6 +255,16 @@ class Machine:
         """The number of rows that are seen at once."""
         errors = sum(row.worst == Severity.ERROR.value for row in self.rows)
         return min(max(errors, MOST_WITHOUT_ERRORS), MOST_OPEN)
+
+    @property
+    def folded(self) -> str:
+        """How many rows are not seen at once, and how many of them are misaligned or unknown; or ""."""
+        rows = self.rows[self.seen :]
+        words = {Answer.OFF: "misaligned", Answer.UNKNOWN: "unknown"}
+        counts = {word: sum(row.answer is answer for row in rows) for answer, word in words.items()}
+        about = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        more = f"{len(rows)} more {'row' if len(rows) == 1 else 'rows'} of disks"
+        return (more + (f": {about}" if about else ", none worse than those above")) if rows else ""
 
 
 def machine_of(content: Content) -> Machine:
@@ -391,6 +403,7 @@ def _row(
         small=small_map(first),
         verdict=verdict,
         tone=tone,
+        answer=_worst_answer(first),
         worst=worst.value,
         codes=[(problem.code, problem.severity) for problem in problems],
         reported=" · ".join(_facts(group, content.temperatures)),
@@ -456,6 +469,11 @@ def _verdict(judged: Judged) -> tuple[str, str]:
         if count:
             return f"{count} of {len(answers)} {answer}", tone
     return f"{len(answers)} on the grid", tone
+
+
+def _worst_answer(judged: Judged) -> Answer:
+    answers = {verdict.answer for verdict in judged.verdicts if verdict.matters}
+    return next((answer for answer in (Answer.OFF, Answer.UNKNOWN) if answer in answers), Answer.ON)
 
 
 def _parts(group: Sequence[Judged]) -> Iterator[Sequence[str]]:

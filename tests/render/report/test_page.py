@@ -25,6 +25,7 @@ from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, headline
 from aligntool.render.report.page import page_html
 from aligntool.render.report.rows import MOST_OPEN, MOST_WITHOUT_ERRORS, Next, next_steps
+from aligntool.system import Manifest
 from aligntool.units import Extent
 from tests.audit.machines.captured import report
 from tests.raid.builders import drive, layer, linked
@@ -231,8 +232,21 @@ def test_many_rows_are_folded_into_one_line_sooner_without_errors(start: int, se
     disks = [replace(part, name=f"sd{at}", size=(1 << 30) + (at << 20), links=()) for at in range(MOST_OPEN + 3)]
     tree = parsed(page_html(content_of(Inventory(tuple(disks)))))
     rest = MOST_OPEN + 3 - seen
-    (folded,) = (one for one in tree.iter("details") if words_of(one[0]).startswith(f"{rest} more rows of disks"))
+    about = f": {rest} misaligned" if seen == MOST_OPEN else ", none worse than those above"
+    (folded,) = (one for one in tree.iter("details") if words_of(one[0]) == f"{rest} more rows of disks{about}")
     assert len(disk_rows(folded)) == rest and len(disk_rows(tree)) == MOST_OPEN + 3
+
+
+def test_the_folded_part_states_how_many_rows_are_misaligned_and_unknown() -> None:
+    (off,) = one_disk(32256).disks
+    (unknown,) = unknown_disk().disks
+    sizes = [replace(off, name=f"sd{at}", size=(1 << 30) + (at << 20)) for at in range(MOST_OPEN + 2)]
+    tree = parsed(page_html(content_of(Inventory((*sizes, replace(unknown, name="sdx"))))))
+    assert [words_of(one[0]) for one in tree.iter("details") if "more rows of disks" in words_of(one[0])] == [
+        "3 more rows of disks: 2 misaligned, 1 unknown"
+    ]
+    tree = parsed(page_html(content_of(Inventory(tuple(sizes[: MOST_OPEN + 1])))))
+    assert "1 more row of disks: 1 misaligned" in words_of(tree)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -533,3 +547,10 @@ def check_hostile(word: str) -> None:
     said = words_of(tree)
     assert harmless(word[:60]).strip() in said
     assert max((len(text) for text in tree.itertext() if "{" not in text), default=0) < 60_000
+
+
+def test_the_page_of_a_capture_has_its_date_where_the_manifest_has_one() -> None:
+    inventory = one_disk(1 << 20)
+    dated = replace(inventory, manifest=Manifest(date="2026-11-23T10:20:30Z"))
+    assert "captured on 2026-11-23 10:20 UTC" in words_of(parsed(page_html(content_of(dated))))
+    assert "captured on" not in words_of(parsed(page_html(content_of(inventory))))
