@@ -166,7 +166,7 @@ def commands_of(
     findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str], *, captured: bool
 ) -> Commands:
     """Return the commands that the findings and repairs recommend, those of the worst first, and add them to
-    `seen`. The page shows no command twice. `captured`: the report is of a capture.
+    `seen`. No two rows of the page show the same command. `captured`: the report is of a capture.
     """
     found = [finding.next for finding in findings if audit.has_command(finding)]
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
@@ -280,14 +280,17 @@ def machine_of(content: Content) -> Machine:
     for finding in report.findings:
         number = None if finding in common else row_of.get(finding.disk or "")
         own.setdefault(number, []).append(finding)
-    seen = {command for _, command in next_steps(report).steps}
+    first_commands = {command for _, command in next_steps(report).steps}
+    seen = set(first_commands)
     names = disk_names(report)
     above = devices_above(report)
     first_verdicts = audit.first_verdicts(report)
-    rows = [
-        _row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen)
-        for number, group in enumerate(shown)
-    ]
+    rows = []
+    for number, group in enumerate(shown):
+        # equal disks have all their commands in one box, also the one that the banner has
+        shown_before = seen - first_commands if len(group) > 1 else seen
+        rows.append(_row(group, names[group[0].disk.name], own.get(number, ()), content, above, shown_before))
+        seen |= shown_before
     rows = [
         replace(row, verdict=first_verdicts[row.disks[0]], tone="error")
         if row.disks[0] in first_verdicts

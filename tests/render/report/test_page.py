@@ -252,8 +252,11 @@ def test_the_folded_part_states_how_many_rows_are_misaligned_and_unknown() -> No
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_command_and_no_finding_is_on_the_page_twice(machine: str) -> None:
     tree = parsed(captured_page(machine))
-    commands = [line for one in tree.iter("pre") for line in words_of(one).splitlines()]
-    assert commands and len(commands) == len(set(commands))
+    banner, *boxes = tree.iter("pre")
+    commands = [line for one in boxes for line in words_of(one).splitlines()]
+    alone = [one for names, article in disk_rows(tree) if len(names) == 1 for one in article.iter("pre")]
+    assert all(words_of(banner) not in words_of(one).splitlines() for one in alone)
+    assert words_of(banner) and len(commands) == len(set(commands))
     assert all(line.startswith(("sudo ", "aligntool ")) for line in commands)
     said = [words_of(line) for one in tree.iter("div") if "finding" in one.attrib.get("class", "").split()
             for line in one.iter("li") if " of a" in words_of(line)]  # fmt: skip
@@ -554,3 +557,12 @@ def test_the_page_of_a_capture_has_its_date_where_the_manifest_has_one() -> None
     dated = replace(inventory, manifest=Manifest(date="2026-11-23T10:20:30Z"))
     assert "captured on 2026-11-23 10:20 UTC" in words_of(parsed(page_html(content_of(dated))))
     assert "captured on" not in words_of(parsed(page_html(content_of(inventory))))
+
+
+def test_a_row_of_equal_disks_has_the_commands_of_all_of_them() -> None:
+    (part,) = one_disk(32256).disks
+    disks = tuple(replace(part, name=f"sd{letter}", path=f"/dev/sd{letter}") for letter in "abc")
+    tree = parsed(page_html(content_of(Inventory(disks))))
+    commands = [words_of(one).splitlines() for one in tree.iter("pre")]
+    wanted = [f"sudo aligntool plan realign /dev/sd{letter}" for letter in "abc"]
+    assert commands == [wanted[:1], wanted]
