@@ -80,6 +80,7 @@ class Initramfs:
 
 
 SNAPSHOT_SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
+MASKED_NAME = re.compile(r"masked[/0-9]")  # what a snapshot has in place of names and mount points
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 repair.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -22,7 +23,7 @@ from aligntool.audit.wording import (
 )
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
-from aligntool.commands import ByHand, Command, Hint, by_hand, joined_commands, typed
+from aligntool.commands import ByHand, Command, Hint, by_hand, is_by_hand, joined_commands, typed
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
@@ -33,6 +34,7 @@ from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
 from aligntool.realign.suspended import suspension_attention
+from aligntool.system import MASKED_NAME
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
 
 # From the places found to a plan. Only the order of the steps and the texts are determined here; no decision
@@ -553,14 +555,30 @@ def on_captured_machine(
 
 def there(command: str, sysroot: str) -> str:
     """Return the command marked to be run on the captured machine; one that shows what was captured is for
-    here.
+    here. What has a name that the snapshot masked, and is another one there, is stated in words.
     """
     match getattr(command, "parts", ()):
         case (Command("aligntool", ("audit", "--map", path)),) if sysroot:
             return typed("aligntool audit --map --sysroot", sysroot, path.removeprefix("/dev/"), sudo=False)
     if not command or command.startswith(("aligntool explain ", "aligntool drives ")):
         return command
+    commands = command.split(" && ")
+    if any(MASKED_NAME.search(each) and not is_by_hand(each) for each in commands):
+        command = _without_masked(commands)
     return f"on the captured machine: {command}"
+
+
+def _without_masked(commands: Sequence[str]) -> str:
+    """Return the commands of aligntool that have no masked name, and what comes before them in words: a
+    command that stops a device fails as long as something that cannot be named uses it.
+    """
+    own = [each for each in commands if " aligntool " in each and not MASKED_NAME.search(each)]
+    found = (re.search(r"(?:sudo|by hand, with) ([\w.-]+)", each) for each in commands if each not in own)
+    programs = dict.fromkeys(match[1] for match in found if match)
+    if "aligntool" in programs:
+        return "an audit there shows the command, with the names that are masked here"
+    words = f"release what uses it ({', '.join(programs)}), under names that are masked here"
+    return f"first {words}: {' && '.join(own)}" if own else words
 
 
 def _repair(

@@ -19,7 +19,7 @@ from aligntool.audit.report import (
 )
 from aligntool.audit.tables import hiding_codes, is_in_kernel
 from aligntool.audit.wording import label_words, past_words
-from aligntool.commands import shell_word
+from aligntool.commands import is_by_hand, shell_word, split_step
 from aligntool.contents.catalogue import kind_named
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
@@ -196,7 +196,8 @@ def next_finding(report: Report) -> Finding | None:
 
 def has_command(finding: Finding) -> bool:
     """Return whether a finding has a command that does more than explain it."""
-    return bool(finding.next) and not finding.next.startswith("aligntool explain ")
+    step = finding.next
+    return not step.startswith("aligntool explain ") and bool(is_by_hand(step) or split_step(step)[1])
 
 
 def urgency(report: Report) -> Mapping[str | None, tuple[bool, int]]:

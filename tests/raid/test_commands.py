@@ -1,6 +1,7 @@
 """`aligntool raid` as a user types it: what it prints, stores and refuses."""
 
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -229,3 +230,22 @@ def test_a_partition_in_flight_is_refused_although_it_looks_empty(
         done = run_aligntool(*words)
         assert (done.returncode, done.stdout) == (3, ""), words
         assert "partitions of this disk are in flight" in done.stderr
+
+
+def test_a_command_for_a_captured_machine_has_no_name_that_the_snapshot_masked(tmp_path: Path) -> None:
+    shown = run_aligntool("raid", "show", "md0", "--sysroot", MACHINE).stdout
+    assert "on it: ext4, mounted at /masked/" in shown  # a path of the snapshot only
+    (step,) = (line for line in shown.splitlines() if "→" in line)
+    before, _, commands = step.partition("that are masked here: ")
+    assert before == "  → on the captured machine: first release what uses it (umount, mdadm), under names "
+    assert commands == "sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb"
+    words = ("--level", "0", "--system", "debian", "--sysroot", MACHINE, "vdh3", "vdc2")
+    refused = run_aligntool("raid", "plan", *words, code=3).stderr
+    assert "vdh3 is mounted at /masked/" in refused
+    assert "→ on the captured machine: release what uses it (umount), under names that are masked here\n" in refused
+    assert not any("masked/" in line for line in refused.splitlines() if "→" in line)
+    page = tmp_path / "page.html"
+    run_aligntool("report", "--sysroot", MACHINE, "-o", page)
+    boxes = re.findall("<pre[^>]*><code>(.*?)</code>", page.read_text(), re.DOTALL)
+    assert commands.replace("&", "&amp;") in boxes and not any("masked" in box for box in boxes)
+    assert "Commands on the captured machine, first release what uses it (umount, mdadm), under" in page.read_text()

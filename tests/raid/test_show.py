@@ -248,7 +248,7 @@ def test_the_start_of_an_array_is_moved_by_its_members(tmp_path: Path) -> None:
     """docs/layers.md: the array is stopped, then the partition of each member is realigned."""
     unpack(str(HERE / f"{RAID}.tar.xz"), str(tmp_path))
     (found,) = look_at_arrays(["md0"], str(tmp_path))
-    (step,) = (step for step in found.next if "mdadm --stop" in step)
+    (step,) = (step for step in found.next if "(umount, mdadm)" in step)
     assert step.endswith("sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from aligntool.audit import report as reports
 from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, Report, Severity
-from aligntool.commands import is_by_hand
+from aligntool.commands import is_by_hand, split_step
 from aligntool.inventory import DiskKind
 from aligntool.render import audit, svg
 from aligntool.render.lines import ON_CAPTURED
@@ -151,7 +151,7 @@ def next_steps(report: Report) -> Next:
     if found is None:
         return Next()
     disk = found.disk or ""
-    command = found.next.removeprefix(ON_CAPTURED)
+    command = _to_paste(found.next)
     if found.code is Code.IN_FLIGHT:
         back = command.replace("aligntool resume ", "aligntool rollback ", 1)
         return Next(disk, found.summary, (("to finish the move", command), ("to undo it", back)))
@@ -172,7 +172,7 @@ def commands_of(
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
     headings: dict[str, str] = {}
     for command in found:
-        headings.setdefault(command.removeprefix(ON_CAPTURED), _heading_of(command, captured=captured))
+        headings.setdefault(_to_paste(command), _heading_of(command, captured=captured))
     fresh = [command for command in headings if command not in seen]
     seen.update(fresh)
     groups: dict[str, list[str]] = {}
@@ -181,14 +181,22 @@ def commands_of(
     return list(groups.items())
 
 
+def _to_paste(step: str) -> str:
+    """Return the command of a step on a captured machine, without the words before it."""
+    if not step.startswith(ON_CAPTURED):
+        return step
+    return split_step(step)[1] or step.removeprefix(ON_CAPTURED)
+
+
 def _heading_of(command: str, *, captured: bool) -> str:
     if is_by_hand(command):
         return "To do with another program: these sections of the documentation"
     if not captured:
         return "Commands"
-    return (
-        "Commands for the capture, here" if " --sysroot " in command else "Commands on the captured machine"
-    )
+    if " --sysroot " in command:
+        return "Commands for the capture, here"
+    first = split_step(command)[0].removeprefix(ON_CAPTURED).removesuffix(": ")
+    return f"Commands on the captured machine{first and ', '}{first}"
 
 
 # A row: equal disks, their verdict, map, table, stacks and findings.
