@@ -329,11 +329,22 @@ def unread_between(disk: Disk) -> str | None:
     return f"{apart}, read as unwritten; what lies between them was not read"
 
 
-def refuse_sparse(disk: Disk, name: str, path: str) -> Iterator[Refusal]:
-    """Refuse to take a few places that are blank for a proof that all is. `path`: to be named by the user."""
-    if disk.sampled and disk.sampled.is_sparse and (unread := unread_between(disk)):
-        hint = f"if it is empty, or its data is not needed, add: --wipe {shell_word(path)}"
-        yield Refusal("not-read", name, f"{name} may not be empty: {unread}", hint)
+def refuse_sparse(*seen: tuple[Disk, str, str]) -> Iterator[Refusal]:
+    """Refuse to take a few places that are blank for a proof that all is: with one text for all disks of
+    which as much was read, and one hint. `seen`: disks, each with its name and the path that the user gives.
+    """
+    sparse = [
+        (name, path, unread)
+        for disk, name, path in seen
+        if disk.sampled and disk.sampled.is_sparse and (unread := unread_between(disk))
+    ]
+    wipe = " ".join(f"--wipe {shell_word(path)}" for _, path, _ in sparse)
+    data = "if it is empty, or its data is" if len(sparse) == 1 else "if they are empty, or their data is"
+    for name, _, unread in sparse:
+        names = [other for other, _, same in sparse if same == unread]
+        verb = "is" if len(names) == 1 else "are"
+        text = f"{', '.join(names)} {verb} not known to be empty: {unread}"
+        yield Refusal("not-read", name, text, f"{data} not needed, add: {wipe}")
 
 
 def contents(on: Disk | Partition) -> tuple[str, ...]:

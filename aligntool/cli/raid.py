@@ -797,7 +797,7 @@ def tune_command(
     for line in sweep.unread:
         options.remark(line)
     if yes and sweep.sparse:
-        text = "a member may not be empty: so little of it was read that its name has to be typed"
+        text = "a member is not known to be empty: so little of it was read that its name has to be typed"
         raise Refused(text, hint="omit --yes", code="not-confirmed", subject=", ".join(sweep.members))
     _confirm(drives, sweep.members, "everything on the members, which are empty again afterwards", yes)
 

@@ -235,7 +235,7 @@ def _refuse_data(
     disk = replace(disk, sampled=sampled)
     if not wipe:
         refuse_unfit(disk, wipe=None)
-        refuse(refuse_sparse(disk, disk.name, disk.path))
+        refuse(refuse_sparse((disk, disk.name, disk.path)))
     if sampled.unreadable:
         text = f"{disk.name} cannot be read at {sampled.unreadable} of {sampled.places} places"
         raise Refused(text, hint="use another disk", code="failing", subject=disk.name)

@@ -41,7 +41,7 @@ def _about_content(disk: Disk, partition: Partition | None) -> Iterator[Refusal]
     on = partition or disk
     name = wording.subject_words(disk, partition)
     if not on.content_read or (partition is None and not disk.table_read):
-        yield Refusal("not-read", name, f"{name} could not be read and may not be empty", look)
+        yield Refusal("not-read", name, f"{name} could not be read, so it is not known to be empty", look)
     if partition is None:
         hint = "a benchmark never erases; name an empty disk, or a folder on this one"
         for part in disk.partitions:
@@ -65,10 +65,11 @@ def _about_data(disk: Disk, partition: Partition | None) -> Iterator[Refusal]:
         yield Refusal("not-empty", name, f"{name} is not empty: {data}", hint)
     if sampled and sampled.unreadable and not sampled.written:
         text = (
-            f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places, and may not be empty"
+            f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places,"
+            " so it is not known to be empty"
         )
         yield Refusal("not-read", name, text, hint)
-    yield from wording.refuse_sparse(disk, name, path)
+    yield from wording.refuse_sparse((disk, name, path))
 
 
 # The runs of fio of which a benchmark consists, and their order.

@@ -47,7 +47,7 @@ def unchecked_of_capture(
             " `aligntool apply`, plan from a capture with serial numbers (aligntool snapshot --serials)"
         )
     return (
-        f"{NOT_READ}, beside partitions, mounts and what was recognised: they may not be empty",
+        f"{NOT_READ}, beside partitions, mounts and what was recognised: they are not known to be empty",
         "which programs and virtual machines use the drives",
         _of_system(goal, ", and in which versions"),
         *([f"the health of {', '.join(unhealthy)}"] if unhealthy else []),

@@ -77,10 +77,10 @@ def _refuse_unless_blank(disk: Disk) -> Iterator[Refusal]:
     for holding in contents_or_data(disk, "whole drive"):
         yield Refusal("not-empty", disk.name, f"{disk.name} is not empty: {holding}", look)
     if disk.sampled is None:
-        text = f"{disk.name} was not read, so it may not be empty; it is not formatted"
+        text = f"{disk.name} was not read, so it is not known to be empty; it is not formatted"
         yield Refusal("not-read", disk.name, text, "run the same command with sudo")
     elif disk.sampled.is_sparse:
-        text = f"{disk.name} may not be empty, so it is not formatted: {unread_between(disk)}"
+        text = f"{disk.name} is not known to be empty, so it is not formatted: {unread_between(disk)}"
         yield Refusal("not-read", disk.name, text, look)
 
 

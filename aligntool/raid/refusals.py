@@ -195,6 +195,12 @@ def member_problems(
         yield from _refuse_wipe(members, goal)
     for member in members:
         yield from _refuse_member(member, goal, captured=captured)
+    blank = [
+        (member.disk, member.name, member.name)
+        for member in members
+        if not is_wiped(member, goal) and not any(_refuse_content(member, goal, captured=captured))
+    ]
+    yield from () if is_test(goal) else refuse_sparse(*blank)
 
 
 def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
@@ -413,7 +419,7 @@ def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterat
         needs_root = any(unseen.why.startswith("needs root") for unseen in disk.unseen)
         audit = audit_command(disk)
         look = "run the same command with sudo" if needs_root else audit
-        yield Refusal("not-read", name, f"{name} could not be read, so it may not be empty", look)
+        yield Refusal("not-read", name, f"{name} could not be read, so it is not known to be empty", look)
     elif has_test_array(disk):
         clear = typed("aligntool raid tune --clear", f"/dev/{name}")
         yield Refusal("test-array", name, f"{name} holds a test array left by a sweep over chunks", clear)
@@ -427,8 +433,6 @@ def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterat
         hint = look if is_kept else f"--wipe {shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
-        if not _has_content(member) and not is_test(goal):
-            yield from refuse_sparse(disk, name, name)
 
 
 def is_test(goal: RaidGoal) -> bool:

@@ -95,7 +95,7 @@ def _disk_refusals(disk: Disk, *, wipe: bool | None, above: Inventory | None = N
         uses += use_refusals(words, part.node or name, part.mounted_at, part.holders, above=above)
     yield from inner_first(uses)
     if not disk.table_read or not disk.content_read:
-        text = f"{name}: content not readable, so it may not be empty"
+        text = f"{name}: content not readable, so it is not known to be empty"
         yield Refusal("not-read", name, text, audit_command(disk))
     elif gap := worst_gap(disk):
         yield Refusal("not-read", name, f"{name}: {gap.what}: {gap.why}", audit_command(disk))

@@ -140,7 +140,7 @@ REFUSED = [
     ("a file system", with_facts(content=(layer("ext4"),)), "not-empty", "ext4 on the whole drive"),
     ("remains of a GPT", with_facts(gpt_headers=(GPT_COPY,)), "not-empty", "the remains of a GPT"),
     ("not sampled", with_facts(sampled=None), "not-read", "was not read"),
-    ("too few places", with_facts(sampled=replace(BLANK, spacing=1 << 30)), "not-read", "may not be empty"),
+    ("too few places", with_facts(sampled=replace(BLANK, spacing=1 << 30)), "not-read", "is not known to be empty"),
     ("unreadable", with_facts(sampled=replace(BLANK, unreadable=1)), "failing", "cannot be read at 1 of"),
     ("not readable", with_facts(content_read=False), "not-read", "could not be read"),
     ("mounted", with_facts(mounted_at=("/srv",)), "mounted", "mounted at /srv"),

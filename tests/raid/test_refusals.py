@@ -8,7 +8,7 @@ import pytest
 
 from aligntool.change import RaidGoal
 from aligntool.errors import Refused
-from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits
+from aligntool.inventory import Disk, DiskKind, Inventory, IoLimits, Sampled
 from aligntool.raid.planning import plan_raid
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.machines.captured import judged as captured
@@ -296,3 +296,18 @@ def test_links_to_one_drive_count_once_and_a_repeated_name_is_refused(
     assert few.returncode == 3 and "needs at least 2 members, and 1 is named" in few.stderr
     twice = run_aligntool(*plan, links[0], links[0], second)
     assert twice.returncode == 3 and f"{first.name} is named twice" in twice.stderr
+
+
+def test_drives_of_which_too_little_was_read_are_refused_in_one_line_with_one_hint() -> None:
+    sampled = Sampled(places=8195, written=0, unreadable=0, digest="", spacing=32 * MIB)
+    sparse = [replace(drive(number), sampled=sampled) for number in range(3)]
+    other = replace(drive(3), sampled=replace(sampled, places=99))
+    with pytest.raises(Refused) as refused:
+        planned(goal(wipe=("nvme2n1",)), *sparse, other)
+    assert [each.subject for each in refused.value.refusals] == ["nvme0n1", "nvme1n1", "nvme3n1"]
+    assert [line.partition(": ")[0] for line in str(refused.value).splitlines()] == [
+        "nvme0n1, nvme1n1 are not known to be empty",
+        "nvme3n1 is not known to be empty",
+    ]
+    assert refused.value.hint.endswith("add: --wipe nvme0n1 --wipe nvme1n1 --wipe nvme3n1")
+    assert refused.value.hint.count("\n") == 0
