@@ -39,7 +39,7 @@ from aligntool.cli.plan import realign_of, report_result, table_change
 from aligntool.cli.raid import CreateArray, Persist, clear_hint_of
 from aligntool.cli.reformat import Reformat
 from aligntool.cli.tables import ConvertCopy, partition_change
-from aligntool.commands import DISK, ByHand, by_hand
+from aligntool.commands import DISK, ByHand, by_hand, is_node
 from aligntool.convert.copying import CopyRequest
 from aligntool.convert.operation import Conversion
 from aligntool.device import Device
@@ -111,6 +111,10 @@ def apply(
     text = read_text(file, hint=NO_PLAN)
     operation, plan = _saved_plan(text, file, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
+    if not is_node(source):
+        hint = f"{file} is a plan for this path: the image was moved or deleted, or is in another folder"
+        with failing_as(Refused, source, hint=hint, denied="run the same command with sudo"):
+            status_of(source)
     refuse(options.attach_virtual(source, writes=source == plan.disk.path, alone=True, no_lease=no_lease))
     run_change.run_change(
         operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose

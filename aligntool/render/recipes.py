@@ -252,7 +252,7 @@ def refusal_lines(code: str, *, width: int) -> Iterator[Line]:
     yield from paragraph(f"  What is refused: {refusals()[code]}", width, "  ")
     yield from paragraph(
         "  The message of the refusal states the reason, and below it what to type, after an arrow; with"
-        " --json, these are its text and its hint.",
+        " --json, the last event has the code, and these as its text and its hint.",
         width,
         "  ",
     )

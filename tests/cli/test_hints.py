@@ -282,6 +282,16 @@ def test_a_modified_plan_is_refused_with_the_command_to_plan_again(tmp_path: Pat
     assert run_aligntool(*shlex.split(hint)[1:]).returncode == 0
 
 
+def test_a_plan_whose_image_is_missing_is_refused_with_what_may_have_happened(tmp_path: Path) -> None:
+    image = make_old_disk(tmp_path / "disk.img")
+    plan = tmp_path / "plan.json"
+    run_aligntool("plan", "realign", image, "-o", plan, code=0)
+    image.rename(tmp_path / "moved.img")
+    refused = run_aligntool("apply", plan, "--yes", code=3).stderr
+    assert f"{image}: No such file or directory" in refused and "aligntool audit" not in refused
+    assert f"{plan} is a plan for this path: the image was moved or deleted" in refused
+
+
 def test_an_outdated_layout_plan_is_refused_with_a_command_for_its_disk(tmp_path: Path) -> None:
     image, file = tmp_path / "empty.img", tmp_path / "plan.json"
     with image.open("wb") as empty:
