@@ -340,7 +340,8 @@ def plan_copy(
     plan_steps = (*_checks(disk, {*rebuilding, *mapped}), copying, *_rewrite_steps(disk, sizes, rebuilding))
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
-    attention = (both, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
+    smaller = _left_out(disk, target, sizes)
+    attention = (both, *smaller, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
     notes = (
         *_notes(disk, None, rebuilding),
         "what is in no partition is copied, too, unless it reads as zero",
@@ -348,6 +349,13 @@ def plan_copy(
     return TablePlan(
         "convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes
     )
+
+
+def _left_out(disk: Disk, target: steps.Subject, sizes: Sizes) -> Iterator[str]:
+    """Yield what a smaller target has no room for."""
+    end = table_places(label_of(disk), target.size, sizes)[1].start
+    if target.size < (disk.size or 0):
+        yield f"{target.path} is smaller: what is in no partition from byte {end} on is not copied"
 
 
 def _goal(sizes: Sizes) -> str:

@@ -142,6 +142,16 @@ def test_a_copy_in_a_new_image_gets_the_table_and_the_source_is_unchanged(
 
 
 @pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "fsck.fat")
+def test_a_copy_on_a_smaller_disk_says_what_it_leaves_out(tmp_path: Path) -> None:
+    image, target = make(tmp_path, free=8 * MIB), tmp_path / "target.img"
+    with target.open("wb") as file:
+        file.truncate(SIZE + MIB)
+    with looped(target, sector_size=4096) as device:
+        said = " ".join(aligntool("convert", image, "--dry-run", "-o", device).split())
+    assert f"{device} is smaller: what is in no partition from byte {SIZE + MIB - 20 * 1024} on is not copied" in said
+
+
 @pytest.mark.needs_tools("losetup", "partx", "fsck.fat")
 def test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
