@@ -404,7 +404,8 @@ def plan_command(
             return plan(captured, applicable=applicable, where=ON_CAPTURED)
     named = tuple(options.distinct_devices(drives))
     if of_images:
-        images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given)
+        assumed = chosen.system is None
+        images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given, for_this_machine=assumed)
         return plan(images, applicable=False)
     return plan(CreateArray(named, chosen.goal()))
 
@@ -676,6 +677,7 @@ class ArrayOfImages(CreateArray):
     """Plan an array of drives for which image files stand."""
 
     given: UserLimits
+    for_this_machine: bool  # --system was not given
 
     def shown(self, plan: Plan) -> Plan:
         return plan
@@ -685,7 +687,10 @@ class ArrayOfImages(CreateArray):
         members, report, known = acting.look_at_stand_ins(self.drives, self.given)
         sampled = acting.sampled_members(members, self.goal)
         plan = plan_raid(sampled, report.inventory, self.goal, known=known)
-        return replace(plan, unchecked=unchecked_of_images(members, self.goal))
+        return replace(plan, unchecked=self._unchecked(members))
+
+    def _unchecked(self, members: Sequence[Judged]) -> tuple[str, ...]:
+        return unchecked_of_images(members, self.goal, for_this_machine=self.for_this_machine)
 
 
 # `aligntool raid tune`: which chunk size is fastest on these drives, measured while they are still empty.

@@ -22,8 +22,12 @@ CAPTURE = "capture"
 IMAGES = "images"
 
 
-def _of_system(goal: RaidGoal, more: str = "") -> str:
+_NEW_UUIDS = "UUIDs: `aligntool raid create` makes new ones, also for the kernel command line"
+
+
+def _of_system(goal: RaidGoal, more: str = "", *, assumed: bool = False) -> str:
     title = SYSTEMS[goal.system].title
+    title += ": that of this machine; --system for another" if assumed else ""
     return (
         f"the system ({title}): whether its programs are installed{more}, its files can be replaced, and the"
         " name and the mount point are free"
@@ -52,19 +56,25 @@ def unchecked_of_capture(
         _of_system(goal, ", and in which versions"),
         *([f"the health of {', '.join(unhealthy)}"] if unhealthy else []),
         last,
+        _NEW_UUIDS + ("; `aligntool apply` of the saved plan keeps those shown" if serials else ""),
     )
 
 
-def unchecked_of_images(members: Sequence[Judged], goal: RaidGoal) -> tuple[str, ...]:
-    """Return what image files do not show of the drives that they stand for."""
+def unchecked_of_images(
+    members: Sequence[Judged], goal: RaidGoal, *, for_this_machine: bool
+) -> tuple[str, ...]:
+    """Return what image files do not show of the drives that they stand for. `for_this_machine`: the system
+    was not named, so this machine's is assumed.
+    """
     disks = [judged.disk for judged in members]
     names = ", ".join(disk.name for disk in disks)
     assumed = not all(disk.limits.logical_block_size for disk in disks)
     return (
         f"the drives that these files stand for, {names}: model, health, links, content",
         *(["their sectors, for which 512 bytes are assumed: --sector-size 4096"] if assumed else []),
-        _of_system(goal),
+        _of_system(goal, assumed=for_this_machine),
         "`aligntool raid create` with the drives themselves checks all of that before it writes",
+        _NEW_UUIDS,
     )
 
 

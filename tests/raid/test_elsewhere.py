@@ -60,6 +60,27 @@ def test_a_captured_machine_gets_a_plan_that_says_once_what_was_not_checked() ->
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
 
 
+def test_a_plan_of_a_capture_says_once_that_its_uuids_are_not_those_of_another_run() -> None:
+    done = run_aligntool(*RAID1, "--system", "debian", "--sysroot", SWITCH, *WIPED, code=0)
+    assert [each for each in block(done.stdout) if "UUID" in each] == [
+        "UUIDs: `aligntool raid create` makes new ones, also for the kernel command line"
+    ]
+
+
+@pytest.mark.parametrize("given", [(), ("--system", "arch")])
+def test_a_plan_for_image_files_names_the_system_that_it_assumes(
+    sparse: Callable[..., Path], given: tuple[str, ...]
+) -> None:
+    if not given and find_distribution() is None:
+        pytest.skip("this machine's system is not known")
+    images = sparse(GIB, "a.img"), sparse(GIB, "b.img")
+    said = block(run_aligntool(*RAID1, *given, *images, code=0).stdout)
+    assert sum(": that of this machine; --system for another)" in each for each in said) == (not given)
+    assert [each for each in said if "UUID" in each] == [
+        "UUIDs: `aligntool raid create` makes new ones, also for the kernel command line"
+    ]
+
+
 def test_the_saved_plan_of_a_captured_machine_has_its_facts(tmp_path: Path) -> None:
     """Model, size and sectors as nvme-cli listed them on it: tests/audit/machines/README.md."""
     kept = tmp_path / "plan.json"
