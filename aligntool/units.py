@@ -181,6 +181,12 @@ def either(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
+def first_of(words: Sequence[str], most: int) -> str:
+    """Return "a, b and 3 more": at most so many of the words, and the number of the others."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def counted(number: int, word: str) -> str:
     """Return "1 disk", "2 disks"."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

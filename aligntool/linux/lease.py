@@ -21,6 +21,7 @@ from aligntool.linux.held import place_of, status_of
 from aligntool.linux.in_use import all_ends, loops_over
 from aligntool.linux.open_files import openers, writers_below
 from aligntool.linux.sysfs import leased, opened
+from aligntool.units import first_of
 
 _PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
 _PAUSE_S = 0.05
@@ -181,8 +182,7 @@ def _names(path: str) -> str:
         with suppress(OSError):  # it has ended
             if pid != os.getpid():
                 names.append(_program(pid))
-    more = ", ..." if len(names) > _MOST_NAMED else ""
-    return f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
+    return f": {first_of(names, _MOST_NAMED)}" if names else ""
 
 
 def _program(pid: int) -> str:

@@ -15,6 +15,7 @@ from aligntool.commands import shell_word, typed
 from aligntool.errors import Refused, failing_as
 from aligntool.linux.held import open_held
 from aligntool.system import unescape
+from aligntool.units import first_of
 
 # The kernel's files: /sys, /proc and /run/udev of this machine, or of another one captured in a folder. A
 # captured tree is hostile: its symbolic links may lead out of it, its files may be pipes, devices or endless.
@@ -342,7 +343,7 @@ def captured_tree(folder: str, *, archive: str = "") -> Tree:
     if len(captures) == 1:
         return _tree_of_folder(captures[0])
     if captures:
-        names = ", ".join(child.name for child in captures[:8])
+        names = first_of([child.name for child in captures], 8)
         hint = "" if archive else f"--sysroot {shell_word(str(captures[0]))}"
         raise Refused(f"{archive or folder} holds several captured machines: {names}", hint=hint)
     hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"

@@ -36,7 +36,7 @@ from aligntool.linux.sysfs import (
     opened,
     opened_document,
 )
-from aligntool.units import MIB
+from aligntool.units import MIB, first_of
 
 # Sector sizes that the user gives, because the kernel reports none or wrong ones.
 
@@ -566,7 +566,7 @@ def _find_captured(tree: Tree, target: str) -> Block:
     name = target.removeprefix("/dev/")
     block = find_block(tree, name) or next((found for found, _ in _disks_by_link(tree, name)), None)
     if block is None:
-        known = ", ".join(block.name for block in list_blocks(tree)[:12])
+        known = first_of([block.name for block in list_blocks(tree)], 12)
         raise Refused(f"{target} is not in the captured tree", hint=f"it has: {known}" if known else "")
     return block
 

@@ -7,6 +7,7 @@ from aligntool.change import Plan
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, Layer, with_inner
+from aligntool.units import first_of
 
 _MOST_NAMED = 4
 
@@ -22,8 +23,7 @@ def may_hold_suspended_system(disk: Disk) -> str:
         *((f"partition {part.number}", part.content) for part in disk.partitions),
     )
     found = [f"the {name} on {place}" for place, content in places for name in _unseen_names(content)]
-    more = len(found) - _MOST_NAMED
-    return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_of(found, _MOST_NAMED)
 
 
 def _unseen_names(content: Sequence[Layer]) -> Iterator[str]:

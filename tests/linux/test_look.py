@@ -68,6 +68,12 @@ class TestTargets:
             look(["sdz"], sysroot=str(root))
         assert refusal.value.hint == "it has: nvme0n1, sda"
 
+    def test_a_long_list_of_disks_ends_with_the_number_of_the_others(self, tmp_path: Path) -> None:
+        root = make_tree(tmp_path / "tree", [MadeDisk(f"sd{letter}", GIB) for letter in "abcdefghijklmno"])
+        with pytest.raises(Refused) as refusal:
+            look(["sdz"], sysroot=str(root))
+        assert refusal.value.hint == f"it has: {', '.join(f'sd{letter}' for letter in 'abcdefghijkl')} and 3 more"
+
     def test_an_image_file_is_not_a_part_of_a_captured_tree(self, root: Path, image: Path) -> None:
         with pytest.raises(Refused):
             look([str(image)], sysroot=str(root))

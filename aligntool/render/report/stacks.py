@@ -10,7 +10,7 @@ from aligntool.audit.wording import layer_name
 from aligntool.inventory import Disk, DiskKind, Layer
 from aligntool.render import audit
 from aligntool.render.disk_map import check_drawn
-from aligntool.units import format_size
+from aligntool.units import first_of, format_size
 
 MOST_LEVELS = 8
 MOST_NAMES = 3
@@ -62,8 +62,7 @@ def _joined(bases: Sequence[Level]) -> Level:
 
 def shortened(names: Sequence[str]) -> str:
     """Return "vda1, vdb1, vdc1 and 5 more"."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    return first_of(names, MOST_NAMES)
 
 
 def _stacks_on(judged: Judged, devices: Above) -> Iterator[tuple[Level, tuple[Level, ...]]]:
