@@ -14,7 +14,7 @@ from aligntool.inventory import Disk, DiskKind, Inventory, array_uuid, layers_on
 from aligntool.raid import one_drive
 from aligntool.raid.stale import lines_in_the_way
 from aligntool.recipes.schema import normal, parse_pattern
-from aligntool.units import counted
+from aligntool.units import counted, first_of
 
 Names = Mapping[str, Sequence[str]]
 """The names in /dev/disk/by-id of each drive, by its path."""
@@ -103,7 +103,7 @@ def _why_not(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Names) -
         return "another size"
     models = (*wanted.models, *(INSTANCE_STORES if wanted.instance_store else ()))
     patterns = (
-        (f"another model, {disk.model or 'unknown'}", models, (disk.model or "",)),
+        (f"model {disk.model or 'unknown'}, not {_quoted(models)}", models, (disk.model or "",)),
         ("another name in /dev/disk/by-id", wanted.names, names.get(disk.path, ())),
         (
             "another PCI address",
@@ -117,6 +117,10 @@ def _why_not(disk: Disk, goal: EnsureGoal, inventory: Inventory, names: Names) -
     is_listed = bool(disk.serial) and disk.serial in wanted.wiped_serials
     is_own = _has_member(disk, goal.array, inventory) or _has_file_system(disk, goal)
     return "" if not wanted.unused or is_listed or is_own else _use_of(disk)
+
+
+def _quoted(patterns: Sequence[str]) -> str:
+    return first_of([f'"{text}"' for text in patterns], 2)
 
 
 def _has_file_system(disk: Disk, goal: EnsureGoal) -> bool:
