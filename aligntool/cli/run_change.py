@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
+from itertools import chain
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
@@ -39,7 +40,7 @@ from aligntool.linux.signals import STOPPING
 from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import writable_copy
 from aligntool.realign.suspended import suspension_refusals
-from aligntool.render.lines import EMPTY, Line, can_redraw, show, text_of
+from aligntool.render.lines import EMPTY, Line, can_redraw, paragraph, show, text_of
 from aligntool.render.plan import attention_lines, summary_lines, time_words
 from aligntool.render.progress import (
     Left,
@@ -184,7 +185,11 @@ def show_only(
         else operation.next_command()
     )
     shown = operation.shown(plan)
-    page_lines(operation.lines(shown, where + type_next if applicable else "", verbose=verbose))
+    lines = operation.lines(shown, where + type_next if applicable else "", verbose=verbose)
+    if kept.file and not applicable:
+        text = f"{kept.file} is written; it is not for `aligntool apply` on this machine"
+        lines = chain(lines, paragraph(text, terminal_width()))
+    page_lines(lines)
 
 
 def show_plan(operation: Operation, plan: Plan, stream: TextIO, *, verbose: bool = False) -> None:

@@ -226,6 +226,18 @@ def test_content_of_an_image_file_refuses_it_like_that_of_a_drive(sparse: Callab
     assert run_aligntool(*RAID1, "--wipe", images[1], *images).returncode == 0
 
 
+def test_a_saved_plan_for_image_files_ends_with_its_file_which_apply_refuses(
+    sparse: Callable[..., Path], tmp_path: Path
+) -> None:
+    images, kept = (sparse(GIB, "a.img"), sparse(GIB, "b.img")), tmp_path / "plan.json"
+    plan = (*RAID1, "--system", "arch", *images)
+    assert "is written" not in run_aligntool(*plan, code=0).stdout
+    said = words(run_aligntool(*plan, "-o", kept, code=0).stdout)
+    assert said.endswith(f"{kept} is written; it is not for `aligntool apply` on this machine")
+    assert "image files in place of drives" in run_aligntool("apply", "--yes", kept, code=3).stderr
+    assert "is written" not in run_aligntool(*plan, "--json", "-o", kept, "--overwrite", code=0).stdout
+
+
 def test_sector_sizes_are_only_given_for_image_files() -> None:
     done = run_aligntool(*RAID1, "--sector-size", "4096", "--sysroot", SWITCH, *WIPED)
     assert done.returncode == 2 and "for image files" in done.stderr
