@@ -1,7 +1,6 @@
 """Refuse to continue where another program has written to the disk in flight."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from aligntool.claims import outside
 from aligntool.commands import DISK, ByHand, Command, Hint, command
@@ -9,13 +8,12 @@ from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.mover import disk_state, in_flight, whole_disk
-from aligntool.mover.hidden_signatures import View
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.journal_match import state_of
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.newcomers import newcomers
-from aligntool.mover.steps import patched
+from aligntool.mover.steps import views_at_target
 from aligntool.mover.table import TableState, table_state
 from aligntool.steps import HoldContent, RebuildContent, ReleaseContent
 from aligntool.units import Extent
@@ -83,13 +81,10 @@ def only_way_back(device: Device, journal: Journal) -> bool | None:
             views = in_flight.views_at_source(journal, hold, sign)
             if in_flight.compare(device, hold.source.start, views[0], others=views[1:]).shown:
                 return True
-    sources = {hold.partition: hold.source for hold in plan.holds}
     for index, release in plan.numbered(ReleaseContent):
         if index <= step and _is_mapped(journal, release.partition):
-            content = patched(release.held, journal.contents.held[release.partition], release.patches)
-            view = View(release.held, content, release.target.length, sign)
-            other = replace(view, base=sources[release.partition].start - release.target.start)
-            if in_flight.compare(device, release.target.start, view, others=(other,)).shown:
+            views = views_at_target(journal, release, sign)
+            if in_flight.compare(device, release.target.start, views[0], others=views[1:]).shown:
                 return False
     return _only_way_of_shrink(device, journal, sign) if disk_state.is_shrink(plan) else None
 
@@ -165,8 +160,7 @@ def content_changes(
             yield in_flight.Change(None, start, f"something new, {what}")
     for index, step in journal.contents.plan.numbered(ReleaseContent):
         if (back or covered) and index < journal.position.step:
-            content = patched(step.held, journal.contents.held[step.partition], step.patches)
-            view = View(step.held, content, step.target.length, sign)
+            view = views_at_target(journal, step, sign)[0]
             at = in_flight.first_difference(device, step.target.start, view, table_places)
             if at is not None:
                 yield in_flight.Change(step.partition, at)

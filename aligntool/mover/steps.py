@@ -266,6 +266,16 @@ def hidden_from(kernel: Kernel, plan: MovePlan) -> Iterator[None]:
         raise
 
 
+def views_at_target(
+    journal: Journal, step: steps.ReleaseContent, sign: bytes
+) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+    """Return the patched bytes of a partition as views from the new place and from the old one."""
+    content = patched(step.held, journal.contents.held[step.partition], step.patches)
+    view = hidden_signatures.View(step.held, content, step.target.length, sign)
+    sources = (hold.source for hold in journal.contents.plan.holds if hold.partition == step.partition)
+    return view, replace(view, base=next(sources, step.target).start - step.target.start)
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     device: Device
@@ -490,9 +500,7 @@ class Walk:
     def _views_at_target(
         self, step: steps.ReleaseContent
     ) -> tuple[hidden_signatures.View, hidden_signatures.View]:
-        content = patched(step.held, self.journal.contents.held[step.partition], step.patches)
-        view = hidden_signatures.View(step.held, content, step.target.length, self.sign)
-        return view, replace(view, base=self._both_places(step.partition)[0].start - step.target.start)
+        return views_at_target(self.journal, step, self.sign)
 
     def _hide_at_target(self, step: steps.HoldContent) -> None:
         """Hide what is recognised at the new place in free space; other content there belongs to a partition
