@@ -104,7 +104,7 @@ def commands() -> Iterator[Command]:
                 arguments = arguments or kind_of(words, each)
             elif not getattr(each, "hidden", False):
                 kind = None if getattr(each, "is_flag", False) else kind_of(words, each)
-                about = (getattr(each, "help", "") or "").replace("\\[", "[").rstrip(".")
+                about = (getattr(each, "help", "") or "").rstrip(".")
                 again = each.multiple and (
                     "--sysroot" not in each.opts or words == "audit"
                 )  # the others refuse a second one

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.text import Text
 
 from aligntool.audit.report import QUESTIONS, Code, explanations, findings_markdown
 from aligntool.cli.app import COMMANDS as TABLE
@@ -65,11 +64,20 @@ def test_the_options_of_every_command_are_documented_once() -> None:
             assert {"color", "no_pager", "unconfined"} <= {parameter.name for parameter in command.params}, name
 
 
-def test_rich_reads_no_words_of_a_help_text_as_a_style() -> None:
-    for name, command in COMMANDS.items():
-        for parameter in command.params:
-            words = getattr(parameter, "help", None) or ""
-            assert Text.from_markup(words).plain == words.replace("\\[", "["), f"{parameter.name} of {name}"
+@pytest.mark.parametrize("columns", [60, 120])
+@pytest.mark.parametrize("words", ["realign", "raid create", "plan", ""])
+def test_help_cuts_no_option_and_no_command(words: str, columns: int) -> None:
+    run = [sys.executable, "-m", "aligntool", *words.split(), "--help"]
+    text = subprocess.run(
+        run, env={**os.environ, "COLUMNS": str(columns)}, capture_output=True, text=True, check=True
+    ).stdout
+    command = COMMANDS[words] if words else whole_program()
+    for parameter in command.params:
+        assert parameter.param_type_name != "option" or parameter.opts[0] in text
+    for name in getattr(command, "commands", ()):
+        assert re.search(rf"^  {name} ", text, re.MULTILINE)
+    assert not re.search(r"[a-z]\.\.\.|…", text)
+    assert max(map(len, text.splitlines())) <= columns
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

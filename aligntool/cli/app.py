@@ -6,12 +6,13 @@ A command's module is imported only when the command runs or its help is shown.
 import errno
 import io
 import os
+import re
 import select
 import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -19,9 +20,10 @@ from pkgutil import get_data
 from typing import TYPE_CHECKING, Annotated, NoReturn, cast
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 from aligntool import __version__
+from aligntool.commands import command
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.signals import interrupt_once
 from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, fitted, harmless, show
@@ -152,30 +154,21 @@ class LateCommand(TyperCommand):
     """A command with its name and short help; the rest is loaded when needed."""
 
     def __init__(self, name: str, module: str, function: str, short: str) -> None:
-        super().__init__(name, help=short)
+        super().__init__(name, help=short, short_help=short, rich_markup_mode=None)
         self._module_name = module
         self._function_name = function
 
     def load(self) -> TyperCommand:
         """Return the command with its options."""
         function = getattr(import_module(f"aligntool.cli.{self._module_name}"), self._function_name)
-        program = typer.Typer(add_completion=False)
+        program = typer.Typer(add_completion=False, rich_markup_mode=None)
         program.command(self.name)(spread_options(function))
-        command = cast("TyperCommand", typer.main.get_command(program))  # a single command is not a group
-        show_help(command.params)
-        return command
+        return cast("TyperCommand", typer.main.get_command(program))  # a single command is not a group
 
     def make_context(  # type: ignore[override]
         self, info_name: str | None, args: list[str], parent: typer.Context | None = None, **extra: object
     ) -> typer.Context:
         return cast("typer.Context", self.load().make_context(info_name, args, parent, **extra))
-
-
-def show_help(parameters: Iterable[object]) -> None:
-    """Let the help of a command's parameters be shown as it is: rich takes "[default: 1MiB]" for a style."""
-    for parameter in parameters:
-        if isinstance(parameter, TyperOption | TyperArgument):
-            parameter.help = (parameter.help or "").replace("[", "\\[")
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -222,7 +215,13 @@ class Group(TyperGroup):
     """A group of commands. Its default command may be omitted: `bench /srv` is `bench run /srv`."""
 
     def __init__(self, name: str, text: str, example: str) -> None:
-        super().__init__(name=name, help=f"{text}\n\nExample: {example}", no_args_is_help=True)
+        super().__init__(
+            name=name,
+            help=f"{text}\n\nExample: {example}",
+            short_help=text,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
         self.commands.update(_late_commands(f"{name} "))
         self._default = DEFAULT_COMMANDS.get(name)
 
@@ -265,7 +264,6 @@ class Program(TyperGroup):
 
     def __init__(self, **given: object) -> None:
         super().__init__(**given)  # type: ignore[arg-type] # typer's own arguments
-        show_help(self.params)
         self.commands.update(_late_commands(""))
         self.commands.update({name: Group(name, *row) for name, row in GROUPS.items()})
 
@@ -286,10 +284,11 @@ app = typer.Typer(
     add_completion=False,
     help="Audit disks for misaligned partitions, and move them onto the boundary without losing data; make"
     " aligned arrays that start at every boot; measure the performance of drives.",
+    rich_markup_mode=None,
     epilog="Example: sudo aligntool audit        Without root, the audit covers only what can be read without"
     " root.",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -384,14 +383,30 @@ app.callback()(spread_options(_options))
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, which some versions of typer bundle
 
 
+# What is done with a disk whose name stands where a command is expected.
+_MEANT = {"aligntool": "audit", "aligntool plan": "plan realign"}
+
+
+def _command_for(text: str, program: str) -> str:
+    """Return the command that was probably meant, or "". `text`: click's words."""
+    found = re.match("No such command '(.+)'", text)
+    if found is None or program not in _MEANT or not os.path.lexists(found[1]):
+        return ""
+    return command(_MEANT[program], found[1])
+
+
 def _end_usage_error(error: Exception) -> NoReturn:
     """Print a usage error like any other error, and exit."""
-    text = str(getattr(error, "format_message", str)()).removeprefix("Invalid value: ").removesuffix(".")
-    if text:  # else it was the help, which is printed already
-        begins_sentence = text[1:2].islower()  # of click: "No such option"
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context else "aligntool"
-        _print_error(text[:1].lower() + text[1:] if begins_sentence else text, f"{command} --help")
+    text = str(getattr(error, "format_message", str)())
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(text, file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+    text = text.removeprefix("Invalid value: ").removesuffix(".")
+    begins_sentence = text[1:2].islower()  # of click: "No such option"
+    context = getattr(error, "ctx", None)
+    program = context.command_path if context else "aligntool"
+    hint = _command_for(text, program) or f"{program} --help"
+    _print_error(text[:1].lower() + text[1:] if begins_sentence else text, hint)
     sys.exit(ExitCode.USAGE)
 
 
