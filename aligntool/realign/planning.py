@@ -254,6 +254,12 @@ def _batches(step: steps.CopyContent, size: int) -> float:
 # From a judged disk and a goal to a plan: which partitions move, what prevents it, where to, in which steps.
 
 
+class _Room(Enum):
+    NONE = "nowhere to go"
+    NO_JOURNAL = "a place, but no journal"
+    ENOUGH = "a place and a journal"
+
+
 def plan_realign(
     judged: Judged,
     goal: RealignGoal,
@@ -290,7 +296,9 @@ def plan_realign(
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
-        raise _refusal(disk, reasons, against, lambda: _fitting(judged, selection, goal, claims))
+        raise _refusal(
+            disk, reasons, against, lambda: _fitting(judged, selection, goal, claims, _Room.ENOUGH)
+        )
     return write_plan(disk, goal, selection, found, used, shrunk)
 
 
@@ -375,7 +383,7 @@ def _no_room(
         roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
         if not _lacks_room(roomy):
             refusal = unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
-            named = _fitting(judged, selection, goal, claims)
+            named = _fitting(judged, selection, goal, claims, _Room.ENOUGH)
             alone = next_command(disk, "plan realign", *_options(named))
             text = f"{refusal.text}; {partition_selection.partition_words(named)} can be moved without that"
             return replace(refusal, text=text, hint=Hint(alone, "\n", refusal.hint)) if named else refusal
@@ -395,13 +403,19 @@ def _no_room(
         return Refusal(
             "no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False
         )
-    if named := _fitting(judged, selection, goal, claims):
-        helps = f"; there is for {partition_selection.partition_words(named)}{helps}"
-        alone = next_command(disk, "plan realign", *_options(named))
+    named = _fitting(judged, selection, goal, claims, _Room.ENOUGH)
+    by_file = _fitting(judged, selection, goal, claims, _Room.NO_JOURNAL)
+    fits = [f"for {partition_selection.partition_words(named)}"] if named else []
+    if by_file:
+        fits.append(f"for {partition_selection.partition_words(by_file)} with the journal in a file")
+    if fits:
+        helps = f"; there is {' and '.join(fits)}{helps}"
+        options = _options(named) if named else (*_options(by_file), "--journal FILE")
+        alone = next_command(disk, "plan realign", *options)
         hint = Hint(alone, "\n", hint) if hint else alone
     grain = " of the requested grain" if goal.grain_given else ""
-    who = partition_selection.partition_words(sorted(selection.must))
-    text = f"there is no room to put {who} on a boundary{grain}"
+    who = selection.must.keys() - {*named, *by_file} or selection.must
+    text = f"there is no room to put {partition_selection.partition_words(sorted(who))} on a boundary{grain}"
     floor = search.boot_floor(disk)
     if floor > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
@@ -409,17 +423,17 @@ def _no_room(
 
 
 def _fitting(
-    judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims
+    judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims, room: _Room
 ) -> tuple[int, ...]:
-    """Return the partitions for which there is room, also for a journal, while the others stay; () if the
-    goal has more than partitions.
+    """Return the partitions for which there is this room while the others stay; () if the goal has more than
+    partitions.
     """
     if replace(goal, partitions=()) != _GOAL:
         return ()
     against = partition_reasons(judged.disk, parts_of(judged.disk, selection.must))
     numbers = tuple(number for number, reasons in against.items() if _may_move(reasons))
     rooms = _rooms(judged, selection, numbers, claims)
-    return next((named for room, named in rooms.values() if room is _Room.ENOUGH), ())
+    return next((named for found, named in rooms.values() if found is room), ())
 
 
 def _refusal(
@@ -451,12 +465,6 @@ NOT = "not"
 
 _SEARCHED_UP_TO = 32  # partitions; if there are more, only the room next to each is checked
 _GOAL = RealignGoal()
-
-
-class _Room(Enum):
-    NONE = "nowhere to go"
-    NO_JOURNAL = "a place, but no journal"
-    ENOUGH = "a place and a journal"
 
 
 def find_repairs(judged: Judged) -> tuple[Repair, ...]:

@@ -43,7 +43,7 @@ def test_a_plan_is_shown_with_the_command_that_applies_it_and_writes_nothing(dis
     before = digest(disk)
     done = run_aligntool("plan", "realign", disk)
     assert done.returncode == 0 and done.stderr == ""
-    for words in ("31.50KiB", "2048", "up by 1016320B", "before", "after", "Journal", f"aligntool realign '{disk}'"):
+    for words in ("31.50KiB", "2048", "up by 992.5KiB", "before", "after", "Journal", f"aligntool realign '{disk}'"):
         assert words in done.stdout, words
     assert digest(disk) == before
 
@@ -53,6 +53,19 @@ def test_the_title_does_not_promise_a_grain_that_a_partition_keeps_off(disk: Pat
     said = run_aligntool("plan", "realign", disk, code=0).stdout
     assert said.splitlines()[0].endswith(": every start on its boundary")
     assert run_aligntool("plan", "realign", "--grain", "1MiB", disk, code=0).stdout.splitlines()[0].endswith("on 1MiB")
+
+
+def test_a_disk_in_place_of_a_command_leads_to_the_command(disk: Path) -> None:
+    for words, meant in ((("plan",), "plan realign"), ((), "audit")):
+        assert run_aligntool(*words, disk, code=2).stderr.endswith(f"→ aligntool {meant} {shell_word(str(disk))}\n")
+    assert run_aligntool("raid", disk, code=2).stderr.endswith("→ aligntool raid --help\n")
+
+
+def test_a_plan_that_was_applied_already_is_refused_with_the_likely_reason(disk: Path, tmp_path: Path) -> None:
+    run_aligntool("plan", "realign", disk, "-o", tmp_path / "plan.json", code=0)
+    run_aligntool("apply", tmp_path / "plan.json", "--yes", code=0)
+    said = run_aligntool("apply", tmp_path / "plan.json", "--yes", code=3).stderr
+    assert "different partition table; a new plan has nothing to do" in said
 
 
 def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:

@@ -84,9 +84,20 @@ def test_partitions_that_fit_are_named_where_another_one_has_no_room() -> None:
     named = "sudo aligntool plan realign /dev/sda -p 4 -p 5"
     assert after == {2: "sudo aligntool audit --map /dev/sda", 4: named, 5: named}
     assert plan_realign(report.judged[0], RealignGoal(partitions=(4, 5)), {}, ALL_FREE).steps
-    with pytest.raises(Refused, match="to put partitions 2, 4, 5 on a boundary; there is for partitions 4, 5") as found:
+    with pytest.raises(Refused, match="to put partition 2 on a boundary; there is for partitions 4, 5") as found:
         plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == named
+
+
+TIGHT = "63+399999 xfs; 400064+50001 BitLocker; 450065+400015 xfs; 850080+50000 BitLocker"
+
+
+def test_a_partition_that_lacks_only_room_for_a_journal_is_named_with_its_option() -> None:
+    judged = judge(movable_disk(TIGHT, size=900080 * 512, label=TableLabel.DOS)).judged[0]
+    only_by_file = "to put partition 3 on a boundary; there is for partition 1 with the journal in a file$"
+    with pytest.raises(Refused, match=only_by_file) as found:
+        plan_realign(judged, RealignGoal(), {}, ALL_FREE)
+    assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 1 --journal FILE"
 
 
 CLONE = "63+204800; 204863+2000001 ext4; 3e 2204864+860000; 5l 2204927+400000 ext4; 6l 2604990+400000 ext4"
@@ -95,7 +106,7 @@ CLONE = "63+204800; 204863+2000001 ext4; 3e 2204864+860000; 5l 2204927+400000 ex
 def test_audit_page_and_refusal_say_the_same_where_only_a_shrink_moves_all() -> None:
     report = judge(movable_disk(CLONE, size=3072000 * 512, label=TableLabel.DOS))
     told = with_repair_commands(report, answers(report))
-    with pytest.raises(Refused, match="partitions 1, 2, 5, 6 on a boundary; there is for partitions 5, 6; ") as found:
+    with pytest.raises(Refused, match="partitions 1, 2 on a boundary; there is for partitions 5, 6; ") as found:
         plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
     named, shrunk = found.value.hint.splitlines()
     assert named == "sudo aligntool plan realign /dev/sda -p 5 -p 6"
