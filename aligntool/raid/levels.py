@@ -75,3 +75,8 @@ def data_members(level: Level, members: int, layout: str) -> int:
 def capacity(level: Level, members: int, layout: str, each: int) -> int:
     """Return the size of the array in bytes when each member contributes `each` bytes."""
     return (members - level.parity) * each // copies_of(level, members, layout)
+
+
+def may_fail(level: Level, members: int, layout: str) -> int:
+    """Return how many members may fail, whichever they are, without a loss of data."""
+    return level.parity or copies_of(level, members, layout) - 1

@@ -16,6 +16,7 @@ from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
+from aligntool.raid.levels import level_of, may_fail
 from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
@@ -287,8 +288,8 @@ def partition_of(step: steps.Step) -> int | None:
 
 
 def distance_words(distance: int) -> str:
-    """Return distance and direction: "up by 1016320B" is towards the end of the disk."""
-    return f"{'up' if distance > 0 else 'down'} by {format_size(abs(distance))}"
+    """Return distance and direction: "up by 992.5KiB" is towards the end of the disk."""
+    return f"{'up' if distance > 0 else 'down'} by {format_about(abs(distance))}"
 
 
 def sector_words(start: int, sector_size: int) -> str:
@@ -766,6 +767,7 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
                     "write-intent bitmap" if step.bitmap_chunk else "",
                 )
                 yield "array", ", ".join(word for word in words if word)
+                yield "may fail", _may_fail_words(step)
                 begins = {entry.extent.start for member in members for entry in member.entries[-1:]} or {0}
                 starts = ", ".join(format_size(start + step.data.offset) for start in sorted(begins))
                 yield (
@@ -781,6 +783,15 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
                 yield "mounted", f"at {step.path}, now and at every boot"
             case steps.BindMount():
                 yield "mounted", f"{step.source} at {step.path} as well"
+
+
+def _may_fail_words(step: steps.MakeArray) -> str:
+    members = len(step.members)
+    number = may_fail(level_of(step.level), members, step.layout)
+    if not number:
+        return "no member: the loss of one is the loss of all data"
+    more = "; more only if a copy of everything is left" if step.level == "raid10" else ""
+    return f"any {number} of {members} members{more}"
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:

@@ -242,14 +242,17 @@ class Pace:
         return self._end - now
 
     def words(self, event: Progress) -> str:
-        """Return "12MiB of 400MiB, 48.1MiB/s, 8 s left", with rate and time as soon as they are known."""
+        """Return "12MiB of 400MiB, 48.5MiB/s, 8 s left", with rate and time as soon as they are known: the
+        rest takes that time at this rate.
+        """
         left = self.note(event)
         text = f"{format_about(event.done)} of {format_about(event.total)}"
         if left is None or self.rate is None:
             return text
-        return _with_time_left(
-            f"{text}, {format_about(int(self.rate))}/s", left if event.done < event.total else None
-        )
+        if event.done == event.total or left < 1:
+            return f"{text}, {format_about(int(self.rate))}/s"
+        rate = int((event.total - event.done) / left)
+        return _with_time_left(f"{text}, {format_about(rate)}/s", left)
 
 
 _LEAST_S = 2.0  # a rate of a shorter time says nothing: the first blocks go into a cache

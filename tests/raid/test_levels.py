@@ -2,7 +2,7 @@
 
 import pytest
 
-from aligntool.raid.levels import LEVELS, capacity, data_members
+from aligntool.raid.levels import LEVELS, capacity, data_members, may_fail
 from aligntool.units import GIB, KIB
 
 # io_opt in sysfs of arrays made on five emulated NVMe drives (kernel 6.12): level, layout, members, chunk, io_opt.
@@ -44,3 +44,18 @@ def test_a_full_stripe_equals_the_optimal_io_size_of_the_kernel(
 def test_the_capacity_is_net_of_copies_and_parity(level: str, layout: str, members: int, times: float) -> None:
     """md(4)."""
     assert capacity(LEVELS[level], members, layout, GIB) == times * GIB
+
+
+@pytest.mark.parametrize(
+    ("level", "layout", "members", "number"),
+    [
+        ("raid0", "", 3, 0),
+        ("raid1", "", 3, 2),
+        ("raid10", "n2", 4, 1),
+        ("raid10", "f3", 3, 2),
+        ("raid5", "left-symmetric", 4, 1),
+        ("raid6", "left-symmetric", 6, 2),
+    ],
+)
+def test_as_many_members_may_fail_as_md_4_says(level: str, layout: str, members: int, number: int) -> None:
+    assert may_fail(LEVELS[level], members, layout) == number

@@ -63,7 +63,7 @@ def test_a_short_plan_has_a_line_for_each_step_or_for_several_of_a_kind() -> Non
 
 def test_a_plan_shows_every_start_distance_and_changed_field() -> None:
     said = text(PLAN, width=100)
-    for words in ("63", "31.50KiB", "2048", "1MiB", "up by 1016320B", "off 4KiB by 3584B", "stays",
+    for words in ("63", "31.50KiB", "2048", "1MiB", "up by 992.5KiB", "off 4KiB by 3584B", "stays",
                   "12345678B", "2 min", "partclone.ntfs", "NTFS hidden sectors", "63 → 2048",
                   "bootrec /rebuildbcd", "partition 2 is on the grid and stays", "0x2005c0de"):  # fmt: skip
         assert words in said, words
@@ -146,7 +146,7 @@ def test_the_title_of_a_plan_that_moves_is_its_goal_and_a_shrink_is_named() -> N
     first = replace(PLAN.places[0], after=Extent(MIB, OLD.length - MIB))
     step = ShrinkContent(1, OLD, "ext3", OLD.length - MIB)
     shrunk = replace(PLAN, places=(first, *PLAN.places[1:]), steps=(step, *PLAN.steps))
-    assert "up by 1016320B, shrunk " in text(shrunk, width=200)
+    assert "up by 992.5KiB, shrunk " in text(shrunk, width=200)
     first = replace(first, after=Extent(OLD.start, OLD.length - MIB))
     assert "keeps its start, shrunk to " in text(replace(shrunk, places=(first, *PLAN.places[1:])), width=200)
 
@@ -273,6 +273,16 @@ def test_the_estimated_end_does_not_jump_and_comes_close(series: Sequence[tuple[
     assert max(abs(later - earlier) for earlier, later in pairwise(ends)) <= most
     last = series[-1][0]
     assert all(abs(end - last) <= 0.1 * last for end in ends[-len(ends) // 4 :])
+
+
+def test_at_the_rate_shown_the_rest_takes_the_time_shown() -> None:
+    """A cache took the first half: the estimated end follows slowly."""
+    clock = iter([0.0, 10.0, 20.0])
+    pace = Pace(lambda: next(clock))
+    words = [pace.words(Progress(0, done * MIB, 1000 * MIB)) for done in (0, 500, 520)][-1]
+    found = re.fullmatch(r"520MiB of 1000MiB, ([\d.]+)MiB/s, (\d+) s left", words)
+    assert found is not None
+    assert 480 / float(found[1]) == pytest.approx(float(found[2]), abs=0.6)
 
 
 def test_the_rate_begins_again_with_the_next_member_of_an_array() -> None:
