@@ -240,7 +240,8 @@ def crossings(check: Check, request: int) -> str:
     across = sum(begin // size != (begin + request - 1) // size for begin in starts)
     if not across:
         return "no block straddles a boundary, but larger requests do"
-    return f"{across} of {min(period, 4096)} blocks straddle a boundary"
+    larger = f", as every {format_size(size)} request does" if period > 1 else ""
+    return f"{across} of {min(period, 4096)} blocks straddle a boundary{larger}"
 
 
 def _blocks(begin: int, cells: int, length: float) -> str:

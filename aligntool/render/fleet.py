@@ -36,9 +36,11 @@ _MEANINGS = {
     "extra": f"extra: predicted extra work of the drives per day, as bytes written; {_NOT_SHOWN}",
 }
 COLUMN_MEANINGS = (
-    "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer; written:"
-    " per day, to these partitions, on average since the machine booted; extra: written × (cost − 1);"
-    f" {_NOT_SHOWN}"
+    "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer"
+)
+EXTRA_MEANINGS = (
+    "; written: per day, to these partitions, on average since the machine booted;"
+    f" extra: written × (cost − 1); {_NOT_SHOWN}"
 )
 _LONG_NAME = 22  # shorter names never have a line of their own
 _LAST_COLUMN = 16
@@ -247,7 +249,7 @@ def _more(number: int) -> Iterator[Line]:
 _FILTERS = (
     ("all", "all"),
     ("error", "misaligned or with errors"),
-    ("warning", "unknown or with warnings"),
+    ("warning", "no error, but unknown or with warnings"),
     ("good", "without findings"),
     ("unknown", "not audited"),
 )
@@ -302,6 +304,14 @@ def _extra_words(row: MachineRow) -> str:
     return "extra work unknown" if row.extra_a_day is None else f"{format_about(row.extra_a_day)} extra a day"
 
 
+def _shown(cells: Sequence[str], *, with_extra: bool) -> list[str]:
+    """Return the columns of a machine's disks; if it is unknown everywhere how much was written, without
+    these.
+    """
+    columns = zip(DISKS, cells, strict=True)
+    return [cell for head, cell in columns if with_extra or head not in ("written", "extra")]
+
+
 def _row_of(row: MachineRow, *, with_extra: bool) -> dict[str, object]:
     """Return a machine as the page shows it."""
     machine = row.machine
@@ -318,7 +328,7 @@ def _row_of(row: MachineRow, *, with_extra: bool) -> dict[str, object]:
         "facts": " · ".join(facts),
         "date": (machine.date or "")[:10],
         "bar": answer_bar([machine.on_grid, machine.off_grid, machine.unknown]),
-        "disks": list(map(disk_cells, row.disks)),
+        "disks": [_shown(disk_cells(drive), with_extra=with_extra) for drive in row.disks],
         "command": _audit_command(machine),
     }
 
@@ -359,8 +369,8 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
         asked=first.name if first else "",
         order=order_of(fleet),
         filters=[(id_, words, len(tones) if id_ == "all" else tones.count(id_)) for id_, words in _FILTERS],
-        disk_heads=DISKS,
-        meaning=COLUMN_MEANINGS,
+        disk_heads=_shown(DISKS, with_extra=with_extra),
+        meaning=COLUMN_MEANINGS + (EXTRA_MEANINGS if with_extra else ""),
         groups=[(*group_cells(each), _model_bar(each, most)) for each in fleet.groups[:MOST_ROWS]],
         more_groups=max(len(fleet.groups) - MOST_ROWS, 0),
         looks=[look_words(row) for row in fleet.needing_attention],
