@@ -1,6 +1,6 @@
 """Refuse to continue where another program has written to the disk in flight."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from aligntool.claims import outside
 from aligntool.commands import DISK, ByHand, Command, Hint, command
@@ -8,6 +8,7 @@ from aligntool.contents.layers import read_layers
 from aligntool.device import Device
 from aligntool.errors import Refused, Stopped
 from aligntool.mover import disk_state, in_flight, whole_disk
+from aligntool.mover.hidden_signatures import View, is_visible
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.journal_match import state_of
@@ -57,8 +58,10 @@ def refuse_changes(
     return covered
 
 
-# Content that is visible may be used, whatever the type of its entry, and what was allocated since is in no
-# map. So once it is visible at its old place, only a rollback goes on, and at its new place only a resume.
+# Content that is visible may be used, whatever the type of its entry. What was allocated since is in no map,
+# and what the journal saved of it is older. So once it is visible at its old place, only a rollback goes on,
+# and at its new place only a resume. Both are open while all that is visible is as it was saved, and copied
+# whole.
 
 
 def goes_back(device: Device, journal: Journal, state: disk_state.DiskState, *, back: bool) -> bool:
@@ -71,33 +74,50 @@ def goes_back(device: Device, journal: Journal, state: disk_state.DiskState, *, 
 
 def only_way_back(device: Device, journal: Journal) -> bool | None:
     """Return the only direction that is open, True for a rollback. None: both are, as nothing is visible that
-    is copied or rebuilt according to a map.
+    was changed, or is copied or rebuilt according to a map.
     """
     sign = whole_disk.marker_of(journal)
     plan = journal.contents.plan
     step = journal.position.step
     for index, hold in plan.numbered(HoldContent):
-        if index >= step and _is_mapped(journal, hold.partition):
-            views = in_flight.views_at_source(journal, hold, sign)
-            if in_flight.compare(device, hold.source.start, views[0], others=views[1:]).shown:
-                return True
-    for index, release in plan.numbered(ReleaseContent):
-        if index <= step and _is_mapped(journal, release.partition):
-            views = views_at_target(journal, release, sign)
-            if in_flight.compare(device, release.target.start, views[0], others=views[1:]).shown:
-                return False
-    return _only_way_of_shrink(device, journal, sign) if disk_state.is_shrink(plan) else None
-
-
-def _only_way_of_shrink(device: Device, journal: Journal, sign: bytes) -> bool | None:
-    """Return the only way of a file system that is rebuilt: what moves within it is read before."""
-    position = journal.position
-    for index, step in journal.contents.plan.numbered(RebuildContent):
-        if position.step < index or position == Position(index):
+        views = in_flight.views_at_source(journal, hold, sign)
+        if index >= step and _is_bound(device, journal, hold, views):
             return True
+    for index, release in plan.numbered(ReleaseContent):
+        if index <= step and _is_bound(device, journal, release, views_at_target(journal, release, sign)):
+            return False
+    return _only_way_of_rebuilt(device, journal, sign)
+
+
+def _is_bound(
+    device: Device, journal: Journal, step: HoldContent | ReleaseContent, views: tuple[View, View]
+) -> bool:
+    """Return whether content is visible at the place of the step, and has to stay there. A table that another
+    program has put back over it is no use of it.
+    """
+    images = journal.contents.images
+    tables = (Extent(one.at, len(one.data)) for one in images.sectors if images.of_whole_disk)
+    seen = in_flight.compare(device, step.place.start, views[0], tuple(tables), others=views[1:])
+    return seen.shown and (seen.other is not None or _is_mapped(journal, step.partition))
+
+
+def _only_way_of_rebuilt(device: Device, journal: Journal, sign: bytes) -> bool | None:
+    """Return the only way of content that is rebuilt. What moves within a shrunk file system is read
+    before.
+    """
+    position = journal.position
+    is_mapped = disk_state.is_shrink(journal.contents.plan)
+    for index, step in journal.contents.plan.numbered(RebuildContent):
+        if in_flight.is_rebuilt_shown(device, journal, index, step, sign):
+            return not position.forward
+        if position.step < index or position == Position(index):
+            found = in_flight.found_at_rebuilt(device, journal, index, step, sign)[0]
+            if is_mapped or found is in_flight.Found.USED:
+                return True
+            continue
         for after in (False, True):
             view = in_flight.rebuilt_view(journal, step, sign, after=after)
-            if in_flight.first_difference(device, step.extent.start, view) is None:
+            if is_mapped and in_flight.first_difference(device, step.extent.start, view) is None:
                 return not after
     return None
 
@@ -147,36 +167,56 @@ def content_changes(
     """Yield where another program has written. `back`: also where only a rollback overwrites something.
     `covered`: content is released again that a table lies over.
     """
+    sign = whole_disk.marker_of(journal)
+    plan = journal.contents.plan
+    at_step = journal.position.step
     if restore_table:
-        yield from _grown(device, journal)
+        yield from _grown(device, (one for index, one in plan.numbered(ReleaseContent) if index < at_step))
+    if back:  # a parked entry may be longer than its content
+        hidden = (one for index, one in plan.numbered(HoldContent) if index >= at_step)
+        views = ((one, in_flight.views_at_source(journal, one, sign)) for one in hidden)
+        shown = (one for one, two in views if is_visible(device, one.source.start, two[0]))
+        yield from _grown(device, shown, "which has grown beyond its place")
     if disk_state.is_complete(journal) and not covered:
         return
-    sign = whole_disk.marker_of(journal)
     images = journal.contents.images.sectors if restore_table else ()
     table_places = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
     if back or not covered:  # from the release on, nothing else is written
         yield from in_flight.changes(device, journal, sign, back=back, restore_table=restore_table)
         for start, what in newcomers(device, journal):
             yield in_flight.Change(None, start, f"something new, {what}")
-    for index, step in journal.contents.plan.numbered(ReleaseContent):
-        if (back or covered) and index < journal.position.step:
+    for index, step in plan.numbered(ReleaseContent):
+        at = None
+        if (back or covered) and index < at_step:
             view = views_at_target(journal, step, sign)[0]
             at = in_flight.first_difference(device, step.target.start, view, table_places)
-            if at is not None:
-                yield in_flight.Change(step.partition, at)
+        elif journal.position == Position(index, in_flight.SHOWING):
+            at = _written_over_hidden(device, journal, step, table_places)
+        if at is not None:
+            yield in_flight.Change(step.partition, at)
 
 
-def _grown(device: Device, journal: Journal) -> Iterator[in_flight.Change]:
-    """Yield the released content that has grown beyond its planned place: the journal's table would cut it
-    off.
-    """
+def _written_over_hidden(
+    device: Device, journal: Journal, step: ReleaseContent, taken: tuple[Extent, ...]
+) -> int | None:
+    """Return the first byte that another program wrote to content of which only signatures are hidden."""
+    views = views_at_target(journal, step, whole_disk.marker_of(journal))
+    if is_visible(device, step.target.start, views[0]):
+        return None
+    return in_flight.compare_shown(device, step.target.start, views, taken).other
+
+
+def _grown(
+    device: Device, steps: Iterable[HoldContent | ReleaseContent], what: str = ""
+) -> Iterator[in_flight.Change]:
+    """Yield the content that has grown beyond the place of its step: the journal's table would cut it off."""
     reader = disk_state.LegibleDisk(device, ())
-    for index, step in journal.contents.plan.numbered(ReleaseContent):
-        start = step.target.start
+    for step in steps:
+        start = step.place.start
         layers = read_layers(reader, Extent(start, device.size - start), sector_size=device.sector_size)
-        most = max((layer.claims_size or 0 for layer in layers), default=0)
-        if index < journal.position.step and most > step.target.length:
-            yield in_flight.Change(step.partition, step.target.end)
+        if max((layer.claims_size or 0 for layer in layers), default=0) > step.place.length:
+            named = what and f"partition {step.partition}, {what}"
+            yield in_flight.Change(step.partition, step.place.end, named)
 
 
 def changed_sentence(changes: Sequence[in_flight.Change]) -> str:

@@ -1,7 +1,7 @@
 """Hide the signatures of a partition while it is in flight, and restore them at its new place."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -107,16 +107,23 @@ def with_signatures(
     return merged((*ranges, *signature_ranges(view), Extent(0, sector_size)), within, sector_size)
 
 
-def rewrite(device: Device, start: int, hidden: SavedRanges, view: View) -> None:
+def rewrite(
+    device: Device, start: int, hidden: SavedRanges, view: View, before_showing: Callable[[], object]
+) -> None:
     """Write the content of the view over other content: what is recognised in the ranges of `hidden` is
-    hidden first, and these ranges are written last, as when a partition moves. Raises Stopped if a write
-    reads back differently.
+    hidden first, and these ranges are written last, as when a partition moves. `before_showing`: as of
+    `restore_content`. Raises Stopped if a write reads back differently.
     """
     found = replace(view, held=hidden, content=read_saved(device, start, hidden))
     write_markers(device, start, found)
     rest = _without(view.held, hidden)
     write_verified(device, start, rest, _parts_of(view, rest))
-    restore_content(device, start, replace(view, held=hidden, content=_parts_of(view, hidden)))
+    restore_content(device, start, part_of(view, hidden), before_showing=before_showing)
+
+
+def part_of(view: View, held: SavedRanges) -> View:
+    """Return the view of these ranges only, which lie inside of its own."""
+    return replace(view, held=held, content=_parts_of(view, held))
 
 
 def _without(held: SavedRanges, hidden: SavedRanges) -> SavedRanges:
@@ -341,9 +348,11 @@ def _is_still_readable(device: Device, start: int, view: View, vital: Bytes) -> 
     return False
 
 
-def restore_content(device: Device, start: int, view: View, *others: View) -> None:
+def restore_content(
+    device: Device, start: int, view: View, *others: View, before_showing: Callable[[], object]
+) -> None:
     """Restore the content at `start`: all but its signatures, then the signatures, each flushed and read
-    back.
+    back. `before_showing` is called in between.
 
     An old file system that is still recognised at that place is hidden first. Raises Stopped if the data
     reads back differently; until the signatures are written, nothing is recognised.
@@ -351,8 +360,8 @@ def restore_content(device: Device, start: int, view: View, *others: View) -> No
     _hide_recognised(device, start, view, lambda _: True)
     signs = signature_bytes(view, *others)
     hidden: Bytes = frozenset().union(*signs.last)
-    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))
-    _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
+    write_verified(device, start, view.held, with_markers(view, signs.redundant, hidden))
+    before_showing()
     for level in reversed(signs.last):
         hidden -= level
         _write_sectors(
@@ -364,22 +373,59 @@ def restore_content(device: Device, start: int, view: View, *others: View) -> No
         _check_written(device, start, view.held, view.content)
 
 
-def restore_signatures(device: Device, start: int, view: View) -> None:
-    """Restore signatures that are still hidden although the content is recognised: redundant signatures, and
-    bytes in the sector of the decisive signature, if the write of that sector was torn.
+def is_visible(device: Device, start: int, view: View) -> bool:
+    """Return whether a byte that is hidden last, and shown first, is there: then so is all the rest of the
+    content at `start`, but for redundant signatures, or a program that used it has changed it.
     """
     size = len(view.sign)
-    signs = signature_bytes(view)
-    for at in sorted(signs.redundant):
-        if bytes(device.read(start + at, size)) == view.sign:
-            device.write(start + at, view.read(at, size))
-    for byte in sorted(frozenset().union(*signs.last)):
+    for byte in frozenset().union(*signature_bytes(view).last):
         at = align_down(byte, size)
-        sector = bytearray(device.read(start + at, size))
-        if sector[byte - at] == view.sign[byte - at]:
-            sector[byte - at : byte - at + 1] = view.read(byte, 1)
-            device.write(start + at, bytes(sector))
+        sector = read_or_empty(device, start + at, size)
+        if sector and not is_marker(sector, view.sign) and sector[byte - at] == view.read(byte, 1)[0]:
+            return True
+    return False
+
+
+def restore_signatures(device: Device, start: int, view: View, *others: View) -> None:
+    """Restore signatures that are still hidden although the content is visible: bytes of the signatures that
+    are shown first, and redundant ones. Nothing else is written, as the content may be used. Raises Stopped
+    if one is hidden still.
+    """
+    size = len(view.sign)
+    signs = signature_bytes(view, *others)
+    for level in reversed(signs.last):
+        for byte in sorted(level):
+            at = align_down(byte, size)
+            sector = bytearray(device.read(start + at, size))
+            if sector[byte - at] == view.sign[byte - at]:
+                sector[byte - at : byte - at + 1] = view.read(byte, 1)
+                device.write(start + at, bytes(sector))
+        device.flush()
+    content = {at: view.read(at, size) for at in sorted(signs.redundant)}
+    for at in _half_hidden(device, start, content, view.sign):
+        device.write(start + at, content[at])
     device.flush()
+    if _half_hidden(device, start, content, view.sign):
+        raise Stopped(f"data restored at byte {start} reads back differently: the disk is failing")
+
+
+def _half_hidden(device: Device, start: int, content: Mapping[int, bytes], sign: bytes) -> list[int]:
+    """Return the sectors that have a marker, or both a marker and content, as one was half written over the
+    other.
+    """
+    return [
+        at
+        for at, own in content.items()
+        if _is_half_hidden(bytes(device.read(start + at, len(own))), own, sign)
+    ]
+
+
+def _is_half_hidden(sector: bytes, content: bytes, sign: bytes) -> bool:
+    for first, rest in ((content, sign), (sign, content)):
+        same = next((at for at, byte in enumerate(sector) if byte != first[at]), len(sector))
+        if sector != content and sector[same:] == rest[same:]:
+            return True
+    return is_marker(sector, sign)
 
 
 def write_verified(device: Device, start: int, held: SavedRanges, content: Sequence[bytes]) -> None:

@@ -19,6 +19,8 @@ from aligntool.mover.hidden_signatures import (
     View,
     is_marker,
     is_mix,
+    is_visible,
+    part_of,
     sectors_of,
     signature_bytes,
     signature_ranges,
@@ -41,6 +43,8 @@ CHOOSE = 'docs/crash-safety.md, "Content that another program changed", explains
 STAYS = "it is whole, and a rollback leaves it as it is"
 # the batch of a RebuildContent that has begun. 1: version 0.1 began it, which hid no signature
 HIDDEN_FIRST = 2
+# the batch of every step that shows content: all of it is durable but its signatures
+SHOWING = 3
 
 
 class Found(Enum):
@@ -157,6 +161,25 @@ def found_at_source(
     return (Found.CHANGED if is_half_shown or seen.other is not None else Found.HIDDEN), at
 
 
+def compare_shown(
+    device: Device, start: int, views: tuple[View, View], taken: Sequence[Extent] = ()
+) -> Comparison:
+    """Compare content that was about to be shown when the work stopped, of which signatures may be hidden.
+    `taken`: see `compare`.
+    """
+    deciding: Bytes = frozenset().union(*signature_bytes(*views).last)
+    hidden = with_markers(views[0], frozenset(), deciding)
+    return compare(device, start, views[0], taken, also=hidden, others=views[1:])
+
+
+def is_showing(journal: Journal, index: int, *, back: bool) -> bool:
+    """Return whether the step was cut after it had begun to hide content that was shown, or to show it: what
+    is visible then is the content, and not what was at its place before.
+    """
+    position = journal.position
+    return position.step == index and (position.batch == SHOWING or position.forward is back)
+
+
 def changes(
     device: Device, journal: Journal, sign: bytes, *, back: bool = False, restore_table: bool = False
 ) -> Iterator[Change]:
@@ -168,10 +191,13 @@ def changes(
     table = tuple(Extent(sectors.at, len(sectors.data)) for sectors in images)
     plan = journal.contents.plan
     position = journal.position
+    # Once everything is copied, a resume reads nothing at the new places, where what is shown may be used.
+    is_copied = not back and all(index < position.step for index, _ in plan.numbered(steps.CopyContent))
+    arrived = tuple(step.target for step in plan.releases) if is_copied else ()
     for index, step in enumerate(plan.steps):
         match step:
             case steps.HoldContent() if index < position.step:
-                at = _at_hidden(device, journal, step, sign, table)
+                at = _at_hidden(device, journal, step, sign, (*table, *arrived))
                 is_used = False
             case steps.HoldContent():
                 at, is_used = _at_shown(device, journal, index, step, sign, table, back=back)
@@ -244,9 +270,11 @@ def _at_shown(
     position = journal.position
     if index > position.step and back:
         return not_back(device, start, views), False
-    taken = () if index > position.step else (*taken_from(journal, step), *table)
+    # Content that is shown again is all there: what was copied over it is not any more.
+    is_all_there = index > position.step or position == Position(index, SHOWING, forward=False)
+    taken = () if is_all_there else (*taken_from(journal, step), *table)
     found, at = found_at_source(
-        device, start, views, taken, is_copied=index == position.step and not position.forward
+        device, start, views, taken, is_copied=not is_all_there and not position.forward
     )
     is_used = found is Found.USED and not back
     return (at if found is Found.CHANGED or is_used else None), is_used
@@ -397,6 +425,29 @@ def has_hidden_byte(device: Device, journal: Journal, step: steps.RebuildContent
     return False
 
 
+def views_of_rebuilt(
+    journal: Journal, step: steps.RebuildContent, sign: bytes, *, after: bool
+) -> tuple[View, View]:
+    """Return the bytes of a partition that is rebuilt, before or after, and the part of them that is hidden
+    meanwhile.
+    """
+    views = [rebuilt_view(journal, step, sign, after=which) for which in (False, True)]
+    return views[after], part_of(views[after], hidden_part(*views))
+
+
+def is_rebuilt_shown(
+    device: Device, journal: Journal, index: int, step: steps.RebuildContent, sign: bytes
+) -> bool:
+    """Return whether the step was cut while it showed the content in its new state, or in its old one again,
+    and the content is visible.
+    """
+    position = journal.position
+    if position.step != index or position.batch != SHOWING:
+        return False
+    signatures = views_of_rebuilt(journal, step, sign, after=position.forward)[1]
+    return is_visible(device, step.extent.start, signatures)
+
+
 def is_rebuilding(position: Position, index: int) -> bool:
     """Return whether a step that rebuilds content may have written a part of it."""
     return position.step == index and position != Position(index)
@@ -414,6 +465,8 @@ def found_at_rebuilt(
     if not is_rebuilding(position, index):
         at = first_difference(device, start, after if position.step > index else before)
         return (Found.WHOLE, start) if at is None else (Found.USED, at)
+    if is_rebuilt_shown(device, journal, index, step, sign):
+        return Found.WHOLE, start
     if position.batch == HIDDEN_FIRST and _has_nothing_of(device, start, before, after):
         return Found.USED, start
     seen = compare(device, start, before, also=after.content)

@@ -18,6 +18,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.linux.block import equal_memory
 from aligntool.mover import hidden_signatures, in_flight, numbered_marker
+from aligntool.mover.hidden_signatures import View, is_visible
 from aligntool.mover.journal import Contents, Journal
 from aligntool.mover.journal_format import Position
 from aligntool.mover.old_keys import keys_at_old_places
@@ -266,12 +267,10 @@ def hidden_from(kernel: Kernel, plan: MovePlan) -> Iterator[None]:
         raise
 
 
-def views_at_target(
-    journal: Journal, step: steps.ReleaseContent, sign: bytes
-) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+def views_at_target(journal: Journal, step: steps.ReleaseContent, sign: bytes) -> tuple[View, View]:
     """Return the patched bytes of a partition as views from the new place and from the old one."""
     content = patched(step.held, journal.contents.held[step.partition], step.patches)
-    view = hidden_signatures.View(step.held, content, step.target.length, sign)
+    view = View(step.held, content, step.target.length, sign)
     sources = (hold.source for hold in journal.contents.plan.holds if hold.partition == step.partition)
     return view, replace(view, base=next(sources, step.target).start - step.target.start)
 
@@ -315,7 +314,7 @@ class Walk:
             elif isinstance(step, steps.RebuildContent):
                 self._undo_rebuild(index, step)
             elif isinstance(step, steps.HoldContent):
-                self._undo_hold(index, step)
+                self._show(index, step.source.start, self._views_at_source(step), back=True)
             else:
                 self._record(Position(index, 0, forward=False))
                 self._undo_step(steps.journaled_step(step))
@@ -344,14 +343,14 @@ class Walk:
                 write_table(self.device, self._images(TableState.BEFORE), TableState.PARKED)
             case steps.HoldContent():
                 self._check_source(step)
+                if self.journal.position.batch:  # it was about to be shown
+                    self._record(Position(index))
                 self._hide_at_target(step)
                 hidden_signatures.write_markers(self.device, step.source.start, *self._views_at_source(step))
             case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
             case steps.ReleaseContent():
-                hidden_signatures.restore_content(
-                    self.device, step.target.start, *self._views_at_target(step)
-                )
+                self._show(index, step.target.start, self._views_at_target(step))
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
@@ -414,19 +413,24 @@ class Walk:
         is_copied = not self.journal.position.forward  # or may be: a rollback may have been interrupted
         return in_flight.found_at_source(self.device, step.source.start, views, taken, is_copied=is_copied)
 
-    def _undo_hold(self, index: int, step: steps.HoldContent) -> None:
-        """Show the content at its old place again. What another program has written to since it was shown
-        stays.
+    def _show(self, index: int, start: int, views: tuple[View, View], *, back: bool = False) -> None:
+        """Show content at one of its places. What is visible there since the step was cut may have been used:
+        of that only what is still hidden is restored. Raises Stopped if it is not whole.
         """
-        is_begun = self.journal.position.step == index  # and not recorded as done
-        used = is_begun and self._found_at_source(step)[0] is in_flight.Found.USED
-        self._record(Position(index, 0, forward=False))
-        if used:
-            hidden_signatures.restore_signatures(
-                self.device, step.source.start, self._views_at_source(step)[0]
-            )
-        else:
-            hidden_signatures.restore_content(self.device, step.source.start, *self._views_at_source(step))
+        shows = Position(index, in_flight.SHOWING, forward=not back)
+        if in_flight.is_showing(self.journal, index, back=back) and is_visible(self.device, start, views[0]):
+            at = in_flight.compare_shown(self.device, start, views).ours
+            if at is not None:  # another program has put a part of the content back
+                raise Stopped(f"another program has changed byte {at} since the journal was written")
+            if self.journal.position != shows:
+                self._record(shows)
+            hidden_signatures.restore_signatures(self.device, start, *views)
+            return
+        if back:
+            self._record(Position(index, 0, forward=False))
+        hidden_signatures.restore_content(
+            self.device, start, *views, before_showing=partial(self._record, shows)
+        )
 
     def _rebuild(self, index: int, step: steps.RebuildContent) -> None:
         """Write the rebuilt content. That it has begun is recorded before the first write; until then the
@@ -436,30 +440,34 @@ class Walk:
         if found in (in_flight.Found.USED, in_flight.Found.CHANGED):
             text = f"another program has changed byte {at} since the journal was written"
             raise Stopped(text)
-        if not in_flight.is_rebuilding(self.journal.position, index):
-            self._record(Position(index, in_flight.HIDDEN_FIRST))
-        self._rewrite(step, after=True)
+        self._rewrite(index, step, back=False)
 
     def _undo_rebuild(self, index: int, step: steps.RebuildContent) -> None:
         position = self.journal.position
         if position == Position(index):
             return  # nothing was written yet, and another program may have written there
-        batch = position.batch if position.step == index else in_flight.HIDDEN_FIRST
-        batch = batch if batch == in_flight.HIDDEN_FIRST else 0
         found = in_flight.found_at_rebuilt(self.device, self.journal, index, step, self.sign)[0]
-        self._record(Position(index, batch, forward=False))
         if position.step == index and found is in_flight.Found.USED:
+            batch = position.batch if position.batch == in_flight.HIDDEN_FIRST else 0
+            self._record(Position(index, batch, forward=False))
             view = in_flight.rebuilt_view(self.journal, step, self.sign, after=False)
             hidden_signatures.restore_signatures(self.device, step.extent.start, view)
         else:
-            self._rewrite(step, after=False)
+            self._rewrite(index, step, back=True)
 
-    def _rewrite(self, step: steps.RebuildContent, *, after: bool) -> None:
-        old, new = (
-            in_flight.rebuilt_view(self.journal, step, self.sign, after=which) for which in (False, True)
-        )
-        hidden = in_flight.hidden_part(old, new)
-        hidden_signatures.rewrite(self.device, step.extent.start, hidden, new if after else old)
+    def _rewrite(self, index: int, step: steps.RebuildContent, *, back: bool) -> None:
+        """Hide the content, write its other state and show it; what is visible already is only completed."""
+        start = step.extent.start
+        view, signatures = in_flight.views_of_rebuilt(self.journal, step, self.sign, after=not back)
+        if in_flight.is_rebuilt_shown(self.device, self.journal, index, step, self.sign):
+            hidden_signatures.restore_signatures(self.device, start, signatures)
+            return
+        position = self.journal.position
+        begun = position.batch if in_flight.is_rebuilding(position, index) else in_flight.HIDDEN_FIRST
+        if not in_flight.is_rebuilding(position, index) or position.forward is back:
+            self._record(Position(index, min(begun, in_flight.HIDDEN_FIRST), forward=not back))
+        shows = partial(self._record, Position(index, in_flight.SHOWING, forward=not back))
+        hidden_signatures.rewrite(self.device, start, signatures.held, view, shows)
 
     def _copy(self, index: int, step: steps.CopyContent, first: int) -> Iterator[Event]:
         done, total = progress(self.journal)
@@ -492,14 +500,10 @@ class Walk:
         stash = self.place.extent.start + self.place.stash.start
         return Places(self.device, step.source.start, step.target.start, self.journal.device, stash)
 
-    def _views_at_source(
-        self, step: steps.HoldContent
-    ) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+    def _views_at_source(self, step: steps.HoldContent) -> tuple[View, View]:
         return in_flight.views_at_source(self.journal, step, self.sign)
 
-    def _views_at_target(
-        self, step: steps.ReleaseContent
-    ) -> tuple[hidden_signatures.View, hidden_signatures.View]:
+    def _views_at_target(self, step: steps.ReleaseContent) -> tuple[View, View]:
         return views_at_target(self.journal, step, self.sign)
 
     def _hide_at_target(self, step: steps.HoldContent) -> None:

@@ -23,8 +23,9 @@ from aligntool.mover import hidden_signatures
 from aligntool.mover import table as tables
 from aligntool.mover.disk_state import DiskState, LegibleDisk, is_complete, is_owned
 from aligntool.mover.held_ranges import held_ranges
-from aligntool.mover.in_flight import compare
+from aligntool.mover.in_flight import SHOWING, compare
 from aligntool.mover.journal import Journal
+from aligntool.mover.journal_format import Position
 from aligntool.mover.steps import patched
 from aligntool.units import Extent, align_down
 
@@ -240,20 +241,29 @@ def is_covered(device: Device, journal: Journal) -> bool:
     program has written it back, and only the journal has these bytes of the content.
     """
     plan = journal.contents.plan
-    was_released = not adds_table(plan) and journal.position.step > plan.index_of(steps.ReleaseContent)
-    return was_released and _has_table_over_content(device, journal)
+    index = plan.index_of(steps.ReleaseContent)
+    if adds_table(plan) or journal.position.step < index:
+        return False
+    if journal.position.step == index:  # its signatures may be hidden still
+        is_all_there = journal.position == Position(index, SHOWING)
+        return is_all_there and _has_table_over_content(device, journal, hidden=True)
+    return _has_table_over_content(device, journal)
 
 
-def _has_table_over_content(device: Device, journal: Journal) -> bool:
+def _has_table_over_content(device: Device, journal: Journal, *, hidden: bool = False) -> bool:
     """Return whether a sector in the place of a table has other bytes of this change than those of the
-    content.
+    content. `hidden`: and of a marker.
     """
     images = journal.contents.images
     view = view_at_start(journal)
     size = len(view.sign)
     sectors = (at for one in images.sectors for at in range(one.at, one.at + len(one.data), size))
     contents = ((at, view.read(at, size)) for at in sectors)
-    differs = any(content and _read(device, Extent(at, size)) != content for at, content in contents)
+    known = [view.sign] if hidden else []
+    differs = any(
+        content and not hidden_signatures.is_mix(_read(device, Extent(at, size)), (content, *known))
+        for at, content in contents
+    )
     return differs and _has_only_our_bytes(device, journal)
 
 

@@ -33,14 +33,14 @@ class World:
     def entries(self) -> dict[int, Seen]:
         return entries(self.platter)
 
-    def edit_table(self, *options: str, lines: str) -> None:
-        """Run sfdisk, which may refuse."""
+    def edit_table(self, *options: str, lines: str, numbers: tuple[str, ...] = ()) -> None:
+        """Run sfdisk, which may refuse. `numbers`: of partitions, behind the name of the disk."""
         with tempfile.NamedTemporaryFile(suffix=".img", dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as file:
             file.write(self.platter)
             file.flush()
             never = ("--wipe", "never", "--wipe-partitions", "never", "--no-reread", "--no-tell-kernel", "--force")
             try:
-                run("sfdisk", "-q", *never, *options, file.name, stdin=lines, limit_s=30)
+                run("sfdisk", "-q", *never, *options, file.name, *numbers, stdin=lines, limit_s=30)
             except (AssertionError, subprocess.TimeoutExpired):
                 return
             self.platter = Path(file.name).read_bytes()
@@ -103,7 +103,7 @@ def make_a_partition(world: World, luck: random.Random) -> None:
 
 def delete_a_partition(world: World, luck: random.Random) -> None:
     number = luck.choice([number for number in world.entries if number < 4] or [1])
-    world.edit_table("--delete", str(number), lines="")
+    world.edit_table("--delete", lines="", numbers=(str(number),))
     if number not in world.entries:
         world.deleted.add(number)
         world.acted = True

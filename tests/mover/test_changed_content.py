@@ -25,6 +25,7 @@ from aligntool.mover.journal_format import Position
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import realign, resume, rollback
 from aligntool.mover.status import journal_status
+from aligntool.mover.table import TableState, table_state
 from aligntool.realign import shrink_commit
 from aligntool.steps import HoldContent, RebuildContent
 from aligntool.units import KIB, Extent
@@ -231,6 +232,8 @@ def test_an_old_table_that_is_put_back_does_not_hide_that_content_is_in_flight(
         for sectors in (sectors for group in journal.contents.images.before for sectors in group):
             changed[sectors.at : sectors.at + len(sectors.data)] = sectors.data
         disk = SimulatedDisk(bytes(changed))
+        if table_state(disk, images) is TableState.AFTER:
+            continue  # only the copy at the end of the disk is that of before
         told = journal_status(disk, None)
         assert told.state == "in-flight", f"cut {cut}"
         try:

@@ -12,8 +12,9 @@ from aligntool.errors import NothingInFlight, Refused, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import resume, rollback
+from aligntool.mover.status import journal_status
 from aligntool.units import Extent
-from tests.mover.crowded_disks import Crowd, Part, make_crowd
+from tests.mover.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.mover.entries import entries
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk
 from tests.mover.test_simulated_cuts import NoKernel, act, final, signs_at
@@ -22,25 +23,47 @@ from tests.thorough import THOROUGH
 Way = Callable[[MoveContext], Iterator[object]]
 
 
-def free_sector(part: Part) -> int | None:
-    """Return the offset of a sector that no map has and that the journal does not save."""
+def free_sectors(part: Part) -> list[int]:
     taken = (*part.runs, *part.held.ranges)
     places = (Extent(at, SECTOR) for at in range(0, part.old.length, SECTOR))
-    return next((one.start for one in places if not any(one.overlaps(other) for other in taken)), None)
+    return [one.start for one in places if not any(one.overlaps(other) for other in taken)]
 
 
-def visible(crowd: Crowd, platter: bytes) -> Iterator[tuple[Part, int, int]]:
-    """Yield what is recognised in flight, its start, and the offset of a free sector of it."""
+def free_sector(part: Part) -> int | None:
+    """Return the offset of a sector that no map has and that the journal does not save."""
+    return next(iter(free_sectors(part)), None)
+
+
+def sector_of_a_marker(part: Part) -> int | None:
+    """Return the offset of a free sector that has, at the new place, a marker of the old one."""
+    shift = part.old.start - part.new.start
+    left = {shift + at for extent in part.held.ranges for at in range(extent.start, extent.end, SECTOR)}
+    return next((at for at in free_sectors(part) if at in left), None)
+
+
+def saved_sector(part: Part) -> int | None:
+    """Return the offset of a sector that the journal saves, without a signature and a field that a move changes."""
+    places = (at for extent in part.held.ranges for at in range(extent.start, extent.end, SECTOR))
+    signs = {at // SECTOR for at, _ in part.signs}
+    return next((at for at in places if at // SECTOR not in {*signs, PATCH_AT // SECTOR}), None)
+
+
+def visible(crowd: Crowd, platter: bytes, where: Callable[[Part], int | None]) -> Iterator[tuple[Part, int, int]]:
+    """Yield what is recognised in flight, its start, and the offset of a sector of it."""
     for part in crowd.parts:
-        at = free_sector(part)
+        at = where(part)
         for start in {part.old.start, part.new.start} if part.moves and part.signs and at is not None else ():
             if all(signs_at(platter, part, start)):
                 yield part, start, at or 0
 
 
+@pytest.mark.parametrize("where", [free_sector, saved_sector, sector_of_a_marker])
 @pytest.mark.parametrize("way", [resume, rollback])
 @pytest.mark.parametrize("label", ["dos", "gpt"])
-def test_what_a_system_allocates_in_visible_content_is_kept(label: str, way: Way) -> None:
+def test_what_a_system_writes_to_visible_content_is_kept(
+    label: str, way: Way, where: Callable[[Part], int | None]
+) -> None:
+    """At its old place, its new one, or shown again by a rollback; in the sectors that the journal saves as well."""
     tried = 0
     for seed in range(9700, 9760 if THOROUGH else 9706):
         crowd = make_crowd(seed, label)
@@ -54,10 +77,11 @@ def test_what_a_system_allocates_in_visible_content_is_kept(label: str, way: Way
                 left = final(log.before(cut))
                 if find_journal(SimulatedDisk(left), None) is None:
                     continue
-                for part, start, at in visible(crowd, left):
+                for part, start, at in visible(crowd, left, where):
                     data = random.Random(cut).randbytes(SECTOR)
                     used = left[: start + at] + data + left[start + at + SECTOR :]
                     disk = SimulatedDisk(used)
+                    assert journal_status(disk, None).ways, f"stuck: seed {seed}, cut {cut}"
                     with suppress(Refused, Stopped):
                         list(way(MoveContext(disk, NoKernel())))
                     result = final(disk)
