@@ -211,6 +211,8 @@ class RaidGoal:
     binds: tuple[Bind, ...] = field(default=(), metadata={OMITTED: True})
     # bytes of the logical blocks that empty NVMe drives are formatted to; None: they stay as they are
     lba_size: int | None = field(default=None, metadata={OMITTED: True})
+    # zero the data areas of empty NVMe members, instead of a first resynchronisation
+    zero_members: bool = field(default=False, metadata={OMITTED: True})
 
     @property
     def whole_drives(self) -> bool:

@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from aligntool.documents import OMITTED
 from aligntool.inventory import Disk, array_uuid, layers_on
 from aligntool.units import MIB, Extent, merged
 
@@ -376,6 +377,8 @@ class MakeArray:
     metadata: str  # "1.2"
     bitmap_chunk: int | None  # bytes covered by a bit of the internal bitmap; None: no bitmap
     data: DataArea
+    # its data areas are zeroed first, and read back, so that copies and parity are right from the beginning
+    zeroed: bool = field(default=False, metadata={OMITTED: True})
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ class System:
     command_line: tuple[str, ...] = ()  # words of the kernel command line on arrays, root and resume
     unfinished: tuple[Unfinished, ...] = ()
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
+    sync_limit: int | None = None  # md's, for a resynchronisation of an array, in bytes per second
     late_start: bool = False  # LATE_START is enabled
     kernel: str | None = None  # its release, as `uname -r` prints it
 

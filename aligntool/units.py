@@ -165,6 +165,16 @@ def format_rate(bytes_per_s: float) -> str:
     return f"{format_about(round(bytes_per_s))}/s"
 
 
+def time_words(seconds: int) -> str:
+    """Return "40 s", "12 min", "3 h 20 min": rounded for people."""
+    if seconds < 90:
+        return f"{max(seconds, 1)} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def listed(numbers: Iterable[int]) -> str:
     """Return "1, 2, 5–9": three or more that follow one another as a range."""
     runs: list[list[int]] = []

@@ -35,6 +35,7 @@ from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.current_names import with_current_names
+from aligntool.raid.first_sync import Zeroing
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.members import Known
 from aligntool.raid.planning import Needs, data_begins
@@ -45,6 +46,7 @@ from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_format import read_namespace
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import Paths
+from aligntool.raid.steps_zero import read_zeroing
 from aligntool.realign.preconditions import find_holders
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.suspended import names_suspensions
@@ -370,6 +372,12 @@ def namespaces_of(members: Sequence[Judged]) -> dict[str, Namespace]:
     """Return the namespace of each NVMe drive, by the drive's name."""
     disks = [judged.disk for judged in members if judged.disk.kind is DiskKind.NVME]
     return {disk.name: read_namespace(disk) for disk in disks}
+
+
+def zeroing_of(members: Sequence[Judged]) -> dict[str, Zeroing]:
+    """Return how each NVMe drive can be zeroed, by the drive's name."""
+    disks = [judged.disk for judged in members if judged.disk.kind is DiskKind.NVME]
+    return {disk.name: read_zeroing(disk) for disk in disks}
 
 
 def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:

@@ -34,8 +34,7 @@ from aligntool.recipes.goals import BenchGoal
 from aligntool.render import bench as shown
 from aligntool.render.experiments import alignment_json, alignment_lines, span_json, span_lines
 from aligntool.render.lines import Line, plain, show
-from aligntool.render.plan import time_words
-from aligntool.units import GIB, MIB, Extent, format_about
+from aligntool.units import GIB, MIB, Extent, format_about, time_words
 
 # `aligntool bench list`, `show` and `compare`: saved results; nothing is measured.
 

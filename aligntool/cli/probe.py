@@ -38,9 +38,8 @@ from aligntool.mover.unfinished_change import refuse_in_flight
 from aligntool.realign.preconditions import find_holders
 from aligntool.render.experiments import probe_json, probe_lines
 from aligntool.render.lines import can_redraw, plain
-from aligntool.render.plan import time_words
 from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines
-from aligntool.units import GIB, MIB, format_size
+from aligntool.units import GIB, MIB, format_size, time_words
 
 # Before a measurement: refuse targets that must not be written to, or have no room.
 

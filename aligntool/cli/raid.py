@@ -191,6 +191,12 @@ class ArrayOptions:
             help="First format empty NVMe drives to logical blocks of this size, such as 4096.",
         ),
     ] = None
+    zero_members: Annotated[
+        bool,
+        typer.Option(
+            "--zero-members", help="First zero empty NVMe drives, so that no resynchronisation is needed."
+        ),
+    ] = False
     whole: Annotated[
         bool, typer.Option("--whole-drives", help="Use whole drives as members, without partition tables.")
     ] = False
@@ -241,7 +247,7 @@ class ArrayOptions:
 # Options that are also fields of the goal.
 _GOAL_FIELDS = (
     "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
-    "one_drive", "lba_size",
+    "one_drive", "lba_size", "zero_members",
 )  # fmt: skip
 
 
@@ -443,6 +449,7 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
             stale=stale,
             namespaces=acting.namespaces_of(sampled) if formats else {},
             disks=look((), arrays=True, files=False).disks if formats else (),
+            zeroing=acting.zeroing_of(sampled) if goal.zero_members else {},
         )
     except Refused as refused:
         acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
@@ -638,6 +645,9 @@ class CapturedArray(CreateArray):
         if self.goal.lba_size is not None:
             text = "a capture shows neither whether a drive is empty nor what formatting it erases"
             raise Refused(text, hint="omit --lba-size", code="not-read", subject="--lba-size")
+        if self.goal.zero_members:
+            text = "a capture shows neither whether a drive is empty nor how it can be zeroed"
+            raise Refused(text, hint="omit --zero-members", code="not-read", subject="--zero-members")
         nodes = [self.nodes[drive] for drive in self.drives]
         members, numbers, report, known = acting.look_at_captured(nodes, root)
         goal = replace(self.goal, partitions=numbers)

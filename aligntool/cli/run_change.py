@@ -41,7 +41,7 @@ from aligntool.linux.systemd_journal import record
 from aligntool.linux.targets import writable_copy
 from aligntool.realign.suspended import suspension_refusals
 from aligntool.render.lines import EMPTY, Line, can_redraw, paragraph, show, text_of
-from aligntool.render.plan import attention_lines, summary_lines, time_words
+from aligntool.render.plan import attention_lines, summary_lines
 from aligntool.render.progress import (
     Left,
     OnEvent,
@@ -54,6 +54,7 @@ from aligntool.render.progress import (
     progress_lines,
 )
 from aligntool.steps import DriveStep, FileStep
+from aligntool.units import time_words
 
 
 class Operation(Protocol):

@@ -136,6 +136,8 @@ def _used_blocks(medium: Medium, layer: Layer, shrunk: bool) -> Generator[Extent
 
 def _options(array: NewArray) -> Iterator[str]:
     yield from ("-f", "-d", "single", "-m", "dup", "-U", array.uuid, "-L", array.name)
+    if not array.discards:
+        yield "--nodiscard"
 
 
 def _notes(array: NewArray) -> Iterator[str]:

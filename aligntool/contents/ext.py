@@ -230,7 +230,8 @@ def _options(array: NewArray) -> Iterator[str]:
     width = array.chunk * array.data // array.block if array.wants_stripes else 0
     # Both are given: for an omitted value mke2fs takes what the device reports, before 1.47.3 the width on
     # flash too.
-    yield from ("-E", f"stride={array.chunk // array.block},stripe_width={width}")
+    stripes = f"stride={array.chunk // array.block},stripe_width={width}"
+    yield from ("-E", stripes if array.discards else f"{stripes},nodiscard")
 
 
 def _notes(array: NewArray) -> Iterator[str]:

@@ -69,6 +69,7 @@ class NewArray:
     log_size: int | None
     # the logical blocks that all drives could be given later, if the content allows it; None: as they are now
     sector: int | None = None
+    discards: bool = True  # its mkfs may discard the array first; False: that was done
 
     @property
     def block(self) -> int:

@@ -239,6 +239,8 @@ def _log_unit(chunk: int) -> int:
 def _options(array: NewArray) -> Iterator[str]:
     """Yield the options of mkfs.xfs(8), which would refuse if it found the content of a former array."""
     yield from ("-f", "-m", f"uuid={array.uuid}", "-L", array.name[:_LONGEST_LABEL])
+    if not array.discards:
+        yield "-K"
     yield from ("-b", f"size={array.block}", "-i", f"size={array.inode_size or _INODE}")
     # The default is the sectors of the device, and with smaller ones it can never be mounted on larger.
     if array.sector:

@@ -126,6 +126,15 @@ def decode_nvme(controller: bytes, namespace: bytes, *, hmb_granted: int | None 
     )
 
 
+def deallocates_zeroed(namespace: bytes) -> bool | None:
+    """Return whether the drive deallocates the blocks that a Write Zeroes command names, and these read as
+    zeros: DLFEAT bits 3 and 2:0, Identify Namespace byte 33. None: the page is not readable.
+    """
+    if len(namespace) < PAGE or not namespace[:384].strip(b"\0"):
+        return None
+    return namespace[33] & 0b1111 == 0b1001
+
+
 def format_scope(controller: bytes) -> str | None:
     """Return the scope of a Format NVM of one namespace: "namespace", "drive" (all namespaces: FNA bit 0), or
     "none" if the drive lacks the command (OACS bit 1); None if the Identify Controller page is not readable.

@@ -121,6 +121,22 @@ def _sampled(
     return Sampled(count, written, unreadable, digest.hexdigest(), spacing)
 
 
+def find_nonzero(path: str, places: Iterable[Extent]) -> Extent | None:
+    """Return the first of these places that cannot be read, or does not read as zeros; None if all do.
+    Raises OSError.
+    """
+    with fresh_reader(path) as reader:
+        for place, piece in _pieces(reader, places):
+            if piece is None or piece != bytes(len(piece)):
+                return place
+    return None
+
+
+def dense_places(extent: Extent) -> tuple[Extent, ...]:
+    """Return places so close that no area of DENSE bytes is missed."""
+    return tuple(_places(extent, DENSE, ()))
+
+
 def _pieces(reader: FileReader, places: Iterable[Extent]) -> Iterator[tuple[Extent, bytes | None]]:
     """Yield the bytes of each place, or None if the drive cannot read them. The kernel reads several at
     once.

@@ -13,6 +13,7 @@ from aligntool.linux import confined
 from aligntool.linux.programs import export_values, find_program
 from aligntool.linux.sysfs import LIVE, Tree
 from aligntool.system import LATE_START_ENABLED, Initramfs, MdadmConf, System, Unfinished
+from aligntool.units import KIB
 
 # The family of the distribution, whose files and commands make an array permanent.
 
@@ -314,6 +315,7 @@ def _describe_record(file: str, content: bytes | None) -> Unfinished:
 CAPTURED = "/aligntool/initramfs"  # where a snapshot keeps the facts about the images
 # Debian's mdadm reads the first one that exists, others the last one.
 MDADM_CONFS = ("/etc/mdadm/mdadm.conf", "/etc/mdadm.conf")
+SYNC_LIMIT = "/proc/sys/dev/raid/speed_limit_max"  # KiB/s
 SAFELY = "/sys/module/raid456/parameters/devices_handle_discard_safely"
 MOST_IMAGES = 16
 MOST_FILES = 64
@@ -343,9 +345,14 @@ def read_system(tree: Tree, *, images: bool = True) -> System | None:
         command_line=tuple(word for word in words if config_files.concerns_arrays(word)),
         unfinished=read_unfinished(tree),
         discards_on_parity={"Y": True, "N": False}.get(tree.text(SAFELY) or ""),
+        sync_limit=_sync_limit(tree.text(SYNC_LIMIT) or ""),
         late_start=tree.content(LATE_START_ENABLED) is not None,
         kernel=tree.text("/proc/sys/kernel/osrelease"),
     )
+
+
+def _sync_limit(text: str) -> int | None:
+    return int(text) * KIB if text.isdigit() else None
 
 
 def _read_mdadm_confs(tree: Tree, family: str | None) -> MdadmConf:

@@ -16,7 +16,7 @@ from aligntool.change import ArrayPlan, Event, Progress, Said, StepBegun, StepDo
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.lock import partition_problem
-from aligntool.raid import steps_drives, steps_format, steps_luks, steps_md, steps_system
+from aligntool.raid import steps_drives, steps_format, steps_luks, steps_md, steps_system, steps_zero
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area
 from aligntool.raid.record import Record, record_file, remove_record, save
@@ -92,7 +92,7 @@ def _walk_forward(
         elif isinstance(step, steps.ReencryptSectors):
             yield from steps_luks.reencrypt(step, index, plan, key)
         else:
-            yield from _apply(step, plan, paths, record.trace(index), again=again)
+            yield from _apply(step, index, plan, paths, record.trace(index), again=again)
         record = replace(record, position=index + 1, begun=False)
         _save(record)
         yield StepDone(index)
@@ -171,12 +171,15 @@ def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
 _OtherStep = MakeArray | FileStep | steps.SystemStep
 
 
-def _apply(step: _OtherStep, plan: ArrayPlan, paths: Paths, trace: Trace, *, again: bool) -> Iterator[Said]:
+def _apply(
+    step: _OtherStep, index: int, plan: ArrayPlan, paths: Paths, trace: Trace, *, again: bool
+) -> Iterator[Said | Progress]:
     if isinstance(step, MakeArray):
-        blank = not steps_md.has_superblocks(step)
+        blank = step.zeroed or not steps_md.has_superblocks(step)
         for member in plan.of(MakeMember):
             steps_drives.stop_unless_in_place(member, data_area(plan.steps), blank=blank)
-        yield from steps_md.make_array(step, plan.disk.size)
+        zeroing = steps_zero.zero_members(step, index, plan.of(MakeMember)) if step.zeroed else ()
+        yield from steps_md.make_array(step, plan.disk.size, zeroing)
     elif isinstance(step, FileStep):
         yield from steps_system.edit_file(step, paths, trace)
     else:

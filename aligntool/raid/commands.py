@@ -15,7 +15,7 @@ from aligntool.raid.boot import MAKERS
 from aligntool.raid.levels import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
-from aligntool.units import GIB, KIB, MIB, align_down, format_size
+from aligntool.units import GIB, KIB, MIB, Extent, align_down, format_size
 
 # `mdadm --create` with every value given, so that nothing depends on its defaults or on its questions.
 #
@@ -88,7 +88,18 @@ def make_array(goal: RaidGoal, geometry: ArrayGeometry, members: tuple[str, ...]
     bitmap = bitmap_chunk(geometry) if level.redundant and geometry.bitmap == "internal" else None
     data = DataArea(geometry.offset, geometry.each if level.redundant else None)
     form = (level.word, geometry.layout, geometry.chunk, goal.metadata, bitmap, data)
-    return MakeArray(geometry.device, goal.array_uuid, goal.name, members, *form)
+    return MakeArray(geometry.device, goal.array_uuid, goal.name, members, *form, zeroed=goal.zero_members)
+
+
+def zero_command(device: str, extent: Extent) -> tuple[str, ...]:
+    """Return the command that zeroes an extent of a member with the Write Zeroes command of its drive.
+
+    On a block device FALLOC_FL_PUNCH_HOLE promises zeros, as a discard does not, lets the drive deallocate
+    its blocks, and fails if the drive lacks the command (block/fops.c, blkdev_fallocate, with
+    BLKDEV_ZERO_NOFALLBACK), instead of writing zeros for hours as `blkdiscard --zeroout` does.
+    """
+    place = ("--offset", str(extent.start), "--length", str(extent.length))
+    return ("fallocate", "--punch-hole", *place, device)
 
 
 def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str, ...]:
@@ -110,7 +121,7 @@ def create_command(step: MakeArray, *, assume_clean: bool = False) -> tuple[str,
             bitmap = ["--bitmap=internal", f"--bitmap-chunk={chunk // MIB}M", "--consistency-policy=bitmap"]
         words += bitmap
     words += [f"--name={step.name}", "--homehost=any", f"--uuid={step.uuid}"]
-    return (*words, *(["--assume-clean"] if assume_clean else []), *step.members)
+    return (*words, *(["--assume-clean"] if assume_clean or step.zeroed else []), *step.members)
 
 
 def tuning_command(step: MakeArray) -> tuple[str, ...]:
@@ -148,7 +159,7 @@ def least_bitmap_chunk(geometry: ArrayGeometry) -> int:
     return chunk
 
 
-def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
+def consistency_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
     """Yield how the members are made consistent after a crash, and what that costs."""
     if not geometry.level.redundant:
         yield f"no bitmap: {geometry.level.title} has nothing to resynchronise"
@@ -177,7 +188,8 @@ def consistency_notes(geometry: ArrayGeometry) -> Iterator[str]:
             " raid5-ppl.rst)"
         )
         yield f"no partial parity log: it would close {hole}, {cost}"
-    yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
+    if not goal.zero_members:
+        yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
 
 
 # The mkfs command of the array's file system.
@@ -190,6 +202,7 @@ def new_array(goal: RaidGoal, geometry: ArrayGeometry) -> NewArray:
     array = NewArray(
         goal.filesystem_uuid, goal.name, geometry.chunk or 0, geometry.data, wants_stripes, *sizes
     )
+    array = replace(array, discards=not goal.zero_members)
     fits = geometry.sector is not None and array.block >= geometry.sector
     return replace(array, sector=geometry.sector) if fits else array
 
@@ -314,7 +327,8 @@ def programs_of(step: ProgramStep) -> tuple[str, ...]:
     """Return the programs that a step needs."""
     if isinstance(step, steps.CheckInitramfs):
         return MAKERS[step.maker].programs
-    return (command_of(step)[0],)
+    zeroing = ("fallocate",) if isinstance(step, MakeArray) and step.zeroed else ()
+    return (*zeroing, command_of(step)[0])
 
 
 def _purpose_and_command(step: SystemStep) -> tuple[str, tuple[str, ...]]:

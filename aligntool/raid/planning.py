@@ -14,6 +14,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
+from aligntool.raid.first_sync import Zeroing, ready_words, refuse_zeroing
 from aligntool.raid.formatting import plan_formats
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
@@ -39,8 +40,12 @@ class Decided:
     measured: MeasuredAdvice
 
 
-def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str, ...]:
-    """Return the decisions and their reasons, a sentence each."""
+def notes_of(
+    decided: Decided, inventory: Inventory, known: Known, zeroing: Mapping[str, Zeroing]
+) -> tuple[str, ...]:
+    """Return the decisions and their reasons, a sentence each; the first one says when the array is at full
+    speed.
+    """
     geometry = decided.geometry
     named = [placed.member for placed in decided.placed]
     disks = [member.disk for member in named]
@@ -56,7 +61,7 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
     array = (
         *_chunk_notes(decided),
         *_layout_notes(decided),
-        *commands.consistency_notes(geometry),
+        *commands.consistency_notes(decided.goal, geometry),
         *_placement_notes(decided),
     )
     made = (
@@ -64,7 +69,10 @@ def notes_of(decided: Decided, inventory: Inventory, known: Known) -> tuple[str,
         *_option_notes(decided),
         *ceilings.ceiling_words(ceiling),
     )
-    return (*chain(*facts), *array, *made)
+    limit = inventory.system.sync_limit if inventory.system else None
+    of_drives = [zeroing.get(disk.name, Zeroing()) for disk in disks]
+    ready = ready_words(decided.goal, geometry, ceiling, of_drives, limit)
+    return (ready, *chain(*facts), *array, *made)
 
 
 def _chunk_notes(decided: Decided) -> Iterator[str]:
@@ -210,11 +218,8 @@ def _array_attention(decided: Decided) -> Iterator[str]:
             yield f"two rules conflict for the chunk of {size}: {both}. With fewer members it is shorter"
         elif not rule.kept:
             yield f"the chunk of {size} breaks a rule: {rule.sentence}"
-    if level.redundant:
-        yield (
-            "the initial resynchronisation runs in the background; do not measure before it ends"
-            " (/proc/mdstat)"
-        )
+    if level.redundant and not goal.zero_members:
+        yield "do not measure before the initial resynchronisation ends"
     if goal.whole_drives:
         why = "some firmware 'repairs' the remains of an old table and overwrites the array's superblock"
         yield f"members without a partition table: {why}; partitions are safer"
@@ -272,25 +277,31 @@ def plan_raid(
     stale: Sequence[StaleLine] = (),
     namespaces: Mapping[str, Namespace] = MappingProxyType({}),
     disks: Sequence[Disk] = (),
+    zeroing: Mapping[str, Zeroing] = MappingProxyType({}),
 ) -> ArrayPlan:
     """Plan an array. `known`: the rows of the drive database for each disk. `stale`: lines of the system's
     files that it replaces. If drives may be formatted, `namespaces`: of each NVMe drive by its name, and
-    `disks`: all of the machine. Raises Refused with every reason.
+    `disks`: all of the machine. `zeroing`: how each drive can be zeroed, by its name, if members are to be.
+    Raises Refused with every reason.
     """
     formatting = plan_formats(
         drives, inventory, goal.lba_size, known or {}, namespaces, disks or inventory.disks
     )
-    decided = decide_raid(formatting.drives, goal, formatting.refusals, captured=inventory.captured)
+    members_named, _ = _members_of(formatting.drives, goal)
+    reasons = (*formatting.refusals, *refuse_zeroing(members_named, goal, zeroing))
+    decided = decide_raid(formatting.drives, goal, reasons, captured=inventory.captured)
     geometry = decided.geometry
     placed = decided.placed
     refuse(refusals.geometry_problems(goal, placed, geometry))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # an array has those of its members
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
     title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
-    attention, notes = (sentences(decided, inventory, known or {}) for sentences in (attention_of, notes_of))
+    attention = attention_of(decided, inventory, known or {})
+    notes = notes_of(decided, inventory, known or {}, zeroing)
     attention += tuple(line.words for line in stale)
     steps = (*formatting.steps, *_steps(decided, inventory, stale))
-    return ArrayPlan("raid", subject, title, (), steps, attention, (*formatting.notes, *notes))
+    notes = (*notes[:1], *formatting.notes, *notes[1:])
+    return ArrayPlan("raid", subject, title, (), steps, attention, notes)
 
 
 @dataclass(frozen=True, slots=True)

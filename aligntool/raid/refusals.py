@@ -429,7 +429,8 @@ def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterat
     elif not is_wiped(member, goal):
         # Hints are pasted without thinking: none may destroy recognised content.
         look = audit_command(disk)
-        is_kept = _has_content(member) or goal.lba_size is not None  # no drive with data is formatted
+        # no drive with data is formatted or zeroed
+        is_kept = _has_content(member) or goal.lba_size is not None or goal.zero_members
         hint = look if is_kept else f"--wipe {shell_word(name)} overwrites all of it"
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)

@@ -2,11 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from aligntool.change import Said
+from aligntool.change import Progress, Said
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refused, Stopped, failing_as
@@ -162,10 +162,13 @@ _USABLE = ("active", "active-idle", "clean", "readonly", "read-auto", "write-pen
 """Values of md/array_state of an array that can be used: Documentation/admin-guide/md.rst."""
 
 
-def make_array(step: MakeArray, size: int) -> Iterator[Said]:
+def make_array(
+    step: MakeArray, size: int, zeroing: Iterable[Said | Progress] = ()
+) -> Iterator[Said | Progress]:
     """Create the array. It must not hold anything yet: an incomplete one is removed and created again.
 
-    `size`: of the array, in bytes. Raises Stopped.
+    `size`: of the array, in bytes. `zeroing`: zeroes the members, directly before the array is created.
+    Raises Stopped.
     """
     wait_for_udev()
     running = find_running(step)
@@ -176,6 +179,7 @@ def make_array(step: MakeArray, size: int) -> Iterator[Said]:
             raise Stopped(f"/dev/{running} lacks members and holds {shown}; it is not recreated")
         remove_array(step)
         _stop_unless_empty(step.members)
+        yield from zeroing
         run_or_stop(*command_of(step))
         wait_for_udev()
     stop_unless_made(step, size)

@@ -13,8 +13,7 @@ from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
 from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
-from aligntool.render.plan import time_words
-from aligntool.units import counted, format_about, format_size, mb_s
+from aligntool.units import counted, format_about, format_size, mb_s, time_words
 
 # A benchmark and its result as text.
 

@@ -16,13 +16,14 @@ from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
+from aligntool.raid.first_sync import READY, area_of_data, read_back_words
 from aligntool.raid.levels import level_of, may_fail
 from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked, step_line
-from aligntool.units import Extent, counted, format_about, format_size, format_start, listed
+from aligntool.units import Extent, counted, format_about, format_size, format_start, listed, time_words
 
 # The steps of array plans in words.
 
@@ -45,7 +46,8 @@ def array_title(step: steps.ArrayStep) -> str:
             what = "gets a file system" if is_plain else "becomes a member"
             return f"{table} {step.disk.path}: {step.device} {what}"
         case steps.MakeArray():
-            return f"create the array {step.device}, UUID {step.uuid}"
+            zeroing = "zero the data areas of the members, and " if step.zeroed else ""
+            return f"{zeroing}create the array {step.device}, UUID {step.uuid}"
         case steps.MakeFileSystem():
             return f"create {step.kind} on {step.device}, UUID {step.uuid}"
         case steps.EditFile():
@@ -70,6 +72,8 @@ def array_title(step: steps.ArrayStep) -> str:
 
 def array_details(step: steps.ArrayStep) -> Iterator[str]:
     """Yield the details of a step: the identity of a drive, lines of a file, commands."""
+    if isinstance(step, steps.MakeArray) and step.zeroed:
+        yield from _zeroing_details(step)
     if isinstance(step, raid_commands.ProgramStep):
         yield f"$ {shell_line(raid_commands.command_of(step))}"
         if isinstance(step, steps.CheckInitramfs):
@@ -108,6 +112,13 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
         case _:
             assert_never(step)
+
+
+def _zeroing_details(step: steps.MakeArray) -> Iterator[str]:
+    yield "each member is read again before, and stays locked; only one that is still blank is zeroed:"
+    area = area_of_data(step)
+    yield from (f"$ {shell_line(raid_commands.zero_command(device, area))}" for device in step.members)
+    yield f"then {read_back_words(step.level)} of each must read as zeros, and only then:"
 
 
 def identity_words(*known: tuple[str, str | None]) -> str:
@@ -455,18 +466,22 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             yield from _layer_summary(plan)
         case ArrayPlan(array=steps.MakeArray()):
             yield f"A new array of {counted(len(plan.members), 'member')}."
-            formatted = [
-                f"{step.disk.path} ({identity_words(('serial ', step.disk.serial), ('WWN ', step.disk.wwn))})"
-                for step in plan.of(steps.FormatDrive)
-            ]
+            formatted = [_drive_words(step.disk) for step in plan.of(steps.FormatDrive)]
             if formatted:
                 yield f"Formatted first, which erases the whole drive: {', '.join(formatted)}."
+            if plan.array and plan.array.zeroed:
+                zeroed = ", ".join(_drive_words(step.disk) for step in plan.of(steps.MakeMember))
+                yield f"Zeroed first, which erases the member on it: {zeroed}."
         case ArrayPlan() if plan.drives:
             drives = ", ".join(step.disk.path for step in plan.drives)
             yield f"{drives}: each is erased and resynchronised from the other members."
             yield _REFORMAT_RISK
         case _:
             yield "At risk: how the system boots; the old version of each file is kept next to it."
+
+
+def _drive_words(disk: steps.Subject) -> str:
+    return f"{disk.path} ({identity_words(('serial ', disk.serial), ('WWN ', disk.wwn))})"
 
 
 _MEASURED_LATER = "at a rate that is measured as it runs"  # of an image, or of a drive of an unknown kind
@@ -684,16 +699,6 @@ def merged_sentences(sentences: Sequence[str]) -> list[str]:
     return [f"{', '.join(names)}: {rest}" if all(names) else rest for rest, names in devices.items()]
 
 
-def time_words(seconds: int) -> str:
-    """Return "40 s", "12 min", "3 h 20 min": rounded for people."""
-    if seconds < 90:
-        return f"{max(seconds, 1)} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
 # Plans of arrays, and running arrays, as text.
 
 
@@ -713,6 +718,9 @@ def raid_plan_lines(
         facts += " (each plan has a new one; `raid plan -o FILE` keeps it)"
     if facts:
         yield from paragraph(facts, width, style=Style.DIM)
+    for note in plan.notes:
+        if note.startswith(READY):
+            yield from paragraph(f"  {note}", width)
     yield EMPTY
     if members:
         is_read = not any(sentence.startswith(NOT_READ) for sentence in plan.unchecked)
@@ -728,7 +736,8 @@ def raid_plan_lines(
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
         yield EMPTY
-    decided = [note for note in plan.notes if verbose or not plan.array or VIOLATES in note]
+    notes = [note for note in plan.notes if not note.startswith(READY)]
+    decided = [note for note in notes if verbose or not plan.array or VIOLATES in note]
     yield from sentence_lines("Decided", decided, Style.PLAIN, width)
     if plan.steps:
         yield from step_lines(plan, {}, width) if verbose else short_step_lines(plan, width)

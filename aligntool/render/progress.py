@@ -38,9 +38,9 @@ from aligntool.render.lines import (
     stacked,
     wrapped,
 )
-from aligntool.render.plan import partition_of, sector_words, size_words, step_title, time_words, undo_title
+from aligntool.render.plan import partition_of, sector_words, size_words, step_title, undo_title
 from aligntool.steps import CloseJournal, WriteJournal
-from aligntool.units import counted, format_about, format_size
+from aligntool.units import counted, format_about, format_size, time_words
 
 if TYPE_CHECKING:
     import rich.progress

@@ -347,6 +347,8 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  {', '.join(words)}"
     if goal.lba_size:
         yield f"  empty NVMe drives are first formatted to logical blocks of {goal.lba_size} bytes"
+    if goal.zero_members:
+        yield "  empty NVMe drives are zeroed first, so that the array needs no resynchronisation"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
     yield f"  file system {goal.filesystem}{options}"
     access = {"owner": goal.owner, "group": goal.group, "mode": goal.mode}

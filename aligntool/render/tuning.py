@@ -9,8 +9,8 @@ from aligntool.change import RaidGoal
 from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
-from aligntool.render.plan import shell_line, time_words
-from aligntool.units import counted, format_rate, format_size, significant
+from aligntool.render.plan import shell_line
+from aligntool.units import counted, format_rate, format_size, significant, time_words
 
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
     from aligntool.measure.arrays import Sweep

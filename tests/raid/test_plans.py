@@ -342,4 +342,4 @@ def test_what_needs_attention_is_shown_with_the_plan_and_repeated_only_by_a_resu
     report_array(plan, json_=False)
     assert capsys.readouterr().out.strip() == ""
     report_array(plan, json_=False, repeats=True)
-    assert "the initial resynchronisation runs in the background" in " ".join(capsys.readouterr().out.split())
+    assert "do not measure before the initial resynchronisation ends" in " ".join(capsys.readouterr().out.split())

@@ -19,7 +19,7 @@ from aligntool.inventory import Sampled
 from aligntool.mover.status import Status
 from aligntool.render.disk_map import plan_map_lines
 from aligntool.render.lines import cell_width, command_lines, text_of
-from aligntool.render.plan import distance_words, plan_lines, raid_plan_lines, sector_words, step_title, time_words
+from aligntool.render.plan import distance_words, plan_lines, raid_plan_lines, sector_words, step_title
 from aligntool.render.progress import (
     Left,
     Pace,
@@ -35,7 +35,7 @@ from aligntool.render.progress import (
     status_lines,
 )
 from aligntool.steps import CopyContent, ParkEntries, ShrinkContent, WriteJournal
-from aligntool.units import MIB, Extent
+from aligntool.units import MIB, Extent, time_words
 from tests.raid.builders import drive, goal, planned
 from tests.render.sample_plans import CONVERT, DIRECTORIES, FORMAT, JOURNAL, LAYOUT, NEW, OLD, PLAN, REFORMAT, SIZE
 from tests.schemas import check
