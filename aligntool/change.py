@@ -213,6 +213,8 @@ class RaidGoal:
     lba_size: int | None = field(default=None, metadata={OMITTED: True})
     # zero the data areas of empty NVMe members, instead of a first resynchronisation
     zero_members: bool = field(default=False, metadata={OMITTED: True})
+    # lift md's limit for the first resynchronisation, and wait for its end
+    fast_sync: bool = field(default=False, metadata={OMITTED: True})
 
     @property
     def whole_drives(self) -> bool:

@@ -501,6 +501,15 @@ class BindMount:
 
 
 @dataclass(frozen=True, slots=True)
+class Synchronise:
+    """Lift md's limit of the rate at which the new array is synchronised, wait for the end, and restore the
+    limit. Done when all members are in sync. Undone, it restores the limit.
+    """
+
+    device: str  # "/dev/md/data"
+
+
+@dataclass(frozen=True, slots=True)
 class Swapon:
     """Enable a swap area. Done when it is in use."""
 
@@ -630,6 +639,7 @@ ArrayStep = (
     | MakeArray
     | MakeFileSystem
     | FileStep
+    | Synchronise
     | SystemStep
     | MemberStep
     | ReencryptSectors

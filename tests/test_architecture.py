@@ -183,6 +183,7 @@ WRITERS = {
     "raid/steps_md.py": "an array that is flushed",
     "raid/steps_zero.py": "members that were zeroed, to flush them",
     "raid/steps_reformat.py": "how much of an array md compares, in sysfs",
+    "raid/steps_sync.py": "md's limit for an array, in sysfs",
     "convert/copying.py": "a new image that a disk is copied to",
     "mover/journal.py": "a journal in a file",
     "realign/named_ranges.py": "a copy of named ranges",
@@ -275,6 +276,7 @@ CREATORS = {
     "measure/run.py": "a request to drop caches, in /proc",
     "raid/steps_luks.py": "a copy of a header, in a temporary folder",
     "raid/steps_reformat.py": "attributes of an array, in sysfs",
+    "raid/steps_sync.py": "an attribute of an array, in sysfs",
     "realign/shrink.py": "a temporary mount point",
 }
 _CREATING = re.compile(
@@ -331,6 +333,7 @@ NOT_CONFINED = {
     "raid/steps_luks.py": "cryptsetup reencrypt, luksHeaderBackup and so on: device mapper, the kernel's keys",
     "raid/steps_md.py": "mdadm, mkfs; mount, where the kernel parses",
     "raid/steps_zero.py": "fallocate: it zeroes a part of a member, and reads nothing",
+    "raid/steps_sync.py": "mdadm: it lets an array be written to",
     "raid/steps_reformat.py": "nvme format, sfdisk, mdadm: they write to a member of the array",
     "raid/steps_system.py": "systemctl, findmnt, update-initramfs and so on: the system itself",
     "realign/shrink.py": "mount and btrfs, where the kernel parses",

@@ -197,6 +197,13 @@ class ArrayOptions:
             "--zero-members", help="First zero empty NVMe drives, so that no resynchronisation is needed."
         ),
     ] = False
+    fast_sync: Annotated[
+        bool,
+        typer.Option(
+            "--fast-sync",
+            help="Lift md's limit for the first resynchronisation, wait for its end, and restore the limit.",
+        ),
+    ] = False
     whole: Annotated[
         bool, typer.Option("--whole-drives", help="Use whole drives as members, without partition tables.")
     ] = False
@@ -247,7 +254,7 @@ class ArrayOptions:
 # Options that are also fields of the goal.
 _GOAL_FIELDS = (
     "chunk", "workload", "filesystem", "layout", "bitmap", "name", "database_page", "spare_room", "metadata",
-    "one_drive", "lba_size", "zero_members",
+    "one_drive", "lba_size", "zero_members", "fast_sync",
 )  # fmt: skip
 
 

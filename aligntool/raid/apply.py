@@ -16,7 +16,15 @@ from aligntool.change import ArrayPlan, Event, Progress, Said, StepBegun, StepDo
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.linux.lock import partition_problem
-from aligntool.raid import steps_drives, steps_format, steps_luks, steps_md, steps_system, steps_zero
+from aligntool.raid import (
+    steps_drives,
+    steps_format,
+    steps_luks,
+    steps_md,
+    steps_sync,
+    steps_system,
+    steps_zero,
+)
 from aligntool.raid.commands import purpose_of
 from aligntool.raid.members import data_area
 from aligntool.raid.record import Record, record_file, remove_record, save
@@ -91,6 +99,8 @@ def _walk_forward(
             yield from apply_member_step(plan.steps, index, new=first_run)
         elif isinstance(step, steps.ReencryptSectors):
             yield from steps_luks.reencrypt(step, index, plan, key)
+        elif isinstance(step, steps.Synchronise):
+            yield from steps_sync.synchronise(plan.of(MakeArray)[0], index)
         else:
             yield from _apply(step, index, plan, paths, record.trace(index), again=again)
         record = replace(record, position=index + 1, begun=False)
@@ -230,6 +240,8 @@ def _undo(
         yield from undo_member_step(plan.steps, index)
     elif isinstance(step, steps.ReencryptSectors):
         yield steps_luks.undo(step, plan)
+    elif isinstance(step, steps.Synchronise):
+        steps_sync.restore_limit(plan.of(MakeArray)[0])
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
         yield from steps_system.reload_restored(index, plan, record.traces)

@@ -189,7 +189,10 @@ def consistency_notes(goal: RaidGoal, geometry: ArrayGeometry) -> Iterator[str]:
         )
         yield f"no partial parity log: it would close {hole}, {cost}"
     if not goal.zero_members:
-        yield "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs"
+        yield (
+            "no --assume-clean: the members may not hold zeros, so the initial resynchronisation runs;"
+            " --fast-sync lifts md's limit for it, and --zero-members avoids it on empty NVMe drives"
+        )
 
 
 # The mkfs command of the array's file system.

@@ -29,18 +29,27 @@ class Zeroing:
     deallocates: bool | None = None  # the drive deallocates what is zeroed, and it reads as zeros: DLFEAT
 
 
-def refuse_zeroing(
+def refuse_first_sync(
     members: Sequence[Member], goal: RaidGoal, zeroing: Mapping[str, Zeroing]
 ) -> Iterator[Refusal]:
-    """Yield why the members cannot be zeroed, or nothing if that is not wanted. `zeroing`: of each drive, by
-    its name. Content that was recognised or seen is refused as for any member.
-    """
-    if not goal.zero_members:
-        return
+    """Yield why the first synchronisation cannot be as requested. `zeroing`: of each drive, by its name."""
     level = LEVELS.get(goal.level)
-    if level and not level.redundant:
-        text = f"{level.title} has nothing to synchronise, so its members need not be zeroed"
-        yield Refusal("invalid-option", "--zero-members", text, "omit --zero-members")
+    options = {"--zero-members": goal.zero_members, "--fast-sync": goal.fast_sync}
+    for option in (option for option, is_given in options.items() if is_given):
+        if level and not level.redundant:
+            text = f"{level.title} has nothing to synchronise"
+            yield Refusal("invalid-option", option, text, f"omit {option}")
+    if goal.zero_members and goal.fast_sync:
+        text = "an array of zeroed members has nothing to synchronise"
+        yield Refusal("invalid-option", "--fast-sync", text, "omit --fast-sync")
+    if goal.zero_members:
+        yield from _refuse_zeroing(members, goal, zeroing)
+
+
+def _refuse_zeroing(
+    members: Sequence[Member], goal: RaidGoal, zeroing: Mapping[str, Zeroing]
+) -> Iterator[Refusal]:
+    """Yield why members cannot be zeroed. Content that was found is refused as for any member."""
     for member in members:
         disk = member.disk
         name = member.name
@@ -81,6 +90,8 @@ def read_back_words(level: str) -> str:
 
 READY = "At full speed: "
 """Beginning of the note that says when."""
+_SYNCED = f"{READY}when it is synchronised"
+SYNC_LIFTED = 100_000_000  # KiB/s, more than any array
 _SYNC_LIMIT = 200_000 * KIB  # bytes per second: md.c, sysctl_speed_limit_max
 
 
@@ -94,9 +105,14 @@ def ready_words(
         return f"{READY}as soon as it is made; {geometry.level.title} has nothing to synchronise"
     if goal.zero_members:
         return f"{READY}as soon as it is made; {_zeroing_words(geometry, bound, zeroing)}"
-    seconds, by = _least_sync(geometry, bound, limit)
-    least = time_words(round(seconds))
-    return f"{READY}when its first resynchronisation ends, {least} later at the earliest ({by})"
+    fast = _at_members_rate(geometry, bound)
+    if goal.fast_sync:
+        return f"{_SYNCED}{_least_words(fast)}; md's limit is lifted until then"
+    limited = _at_limit(geometry, limit)
+    if fast is not None and fast[0] >= limited[0]:
+        return f"{_SYNCED}{_least_words(fast)}"
+    without = f"; without the limit at least {time_words(round(fast[0]))}" if fast else ""
+    return f"{_SYNCED}{_least_words(limited)}{without}"
 
 
 def _zeroing_words(geometry: ArrayGeometry, bound: Ceiling, zeroing: Sequence[Zeroing]) -> str:
@@ -105,20 +121,46 @@ def _zeroing_words(geometry: ArrayGeometry, bound: Ceiling, zeroing: Sequence[Ze
         words += " (all announce that they deallocate what is zeroed instead of writing it)"
     words += f"; {read_back_words(geometry.level.word)} is read back"
     if is_read_whole(geometry.level.word) and bound.read:
-        members = geometry.data + geometry.level.parity
-        words += f", which takes at least {time_words(round(geometry.each * members / bound.read))}"
+        words += f", which takes at least {time_words(round(_all_members(geometry) / bound.read))}"
     return words
 
 
-def _least_sync(geometry: ArrayGeometry, bound: Ceiling, limit: int | None) -> tuple[float, str]:
-    """Return the least duration in seconds, and what limits the rate. md counts the bytes of a member, or of
-    a RAID10 those of the array (md.c, md_do_sync: resync_max_sectors).
+_Least = tuple[float, str]  # a duration in seconds that cannot be shorter, and the reason
+
+
+def _least_words(least: _Least | None) -> str:
+    """Return when that is at the earliest; None: unknown."""
+    if least is None:
+        return "; the rates of the members are unknown"
+    return f", in at least {time_words(round(least[0]))} ({least[1]})"
+
+
+def _at_limit(geometry: ArrayGeometry, limit: int | None) -> _Least:
+    """Return the duration at md's limit, which counts the bytes of a member, or of a RAID10 those of the
+    array (md.c, md_do_sync: resync_max_sectors).
     """
     counted = geometry.size if geometry.level.word == "raid10" else geometry.each
     rate = limit or _SYNC_LIMIT
     which = "md's limit" if limit else "md's default limit"
-    found = [(counted / rate, f"{format_about(counted)} at {which} of {format_rate(rate)}")]
-    if bound.write:  # all bytes of the members are read once, or written as often as a user's data
-        least = f"{format_about(geometry.size)} at {format_rate(bound.write)}: {bound.binds_write}"
-        found.append((geometry.size / bound.write, least))
-    return max(found)
+    return counted / rate, f"{format_about(counted)} at {which} of {format_rate(rate)}"
+
+
+def _at_members_rate(geometry: ArrayGeometry, bound: Ceiling) -> _Least | None:
+    """Return the duration in which the members could take in as many bytes as the array has: md writes all
+    copies but one, and the last member of a RAID5. Of a RAID6 it reads all members, and writes only parity
+    that is wrong (raid5.c, handle_parity_checks6).
+    """
+    if geometry.level.word == "raid6":
+        return _least(_all_members(geometry), bound.read, bound.binds)
+    return _least(geometry.size, bound.write, bound.binds_write)
+
+
+def _all_members(geometry: ArrayGeometry) -> int:
+    """Return the bytes of all members of a level with parity."""
+    return geometry.each * (geometry.data + geometry.level.parity)
+
+
+def _least(total: int, rate: int | None, by: str) -> _Least | None:
+    if not rate:
+        return None
+    return total / rate, f"{format_about(total)} at {format_rate(rate)}, limited by {by}"

@@ -14,7 +14,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
-from aligntool.raid.first_sync import Zeroing, ready_words, refuse_zeroing
+from aligntool.raid.first_sync import Zeroing, ready_words, refuse_first_sync
 from aligntool.raid.formatting import plan_formats
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
@@ -218,7 +218,7 @@ def _array_attention(decided: Decided) -> Iterator[str]:
             yield f"two rules conflict for the chunk of {size}: {both}. With fewer members it is shorter"
         elif not rule.kept:
             yield f"the chunk of {size} breaks a rule: {rule.sentence}"
-    if level.redundant and not goal.zero_members:
+    if level.redundant and not (goal.zero_members or goal.fast_sync):
         yield "do not measure before the initial resynchronisation ends"
     if goal.whole_drives:
         why = "some firmware 'repairs' the remains of an old table and overwrites the array's superblock"
@@ -288,7 +288,7 @@ def plan_raid(
         drives, inventory, goal.lba_size, known or {}, namespaces, disks or inventory.disks
     )
     members_named, _ = _members_of(formatting.drives, goal)
-    reasons = (*formatting.refusals, *refuse_zeroing(members_named, goal, zeroing))
+    reasons = (*formatting.refusals, *refuse_first_sync(members_named, goal, zeroing))
     decided = decide_raid(formatting.drives, goal, reasons, captured=inventory.captured)
     geometry = decided.geometry
     placed = decided.placed
@@ -473,6 +473,8 @@ def _steps(decided: Decided, inventory: Inventory, stale: Sequence[StaleLine]) -
     yield from boot.late_start_steps(goal, system)
     yield from boot.boot_copy_steps(goal, placed)
     yield from boot.mount_steps_of_goal(goal)
+    if goal.fast_sync:
+        yield steps.Synchronise(geometry.device)
 
 
 # Where an array's data would begin on the drives of its members, before it is planned.

@@ -231,7 +231,7 @@ def _stop_unless_whole(name: str) -> None:
         raise Stopped(text, hint=typed("mdadm --detail", f"/dev/{name}"))
 
 
-def _wait_until_idle(name: str, index: int) -> Iterator[Progress]:
+def wait_until_idle(name: str, index: int) -> Iterator[Progress]:
     """Yield the progress of md until it is idle; it may take a moment to begin."""
     begun = False
     pause = _PAUSE_S
@@ -255,12 +255,12 @@ def _check(step: CheckArray, index: int) -> Iterator[Said | Progress]:
     name = running_array(step)
     if attribute(name, "sync_action") == "check":  # left by an interrupted run
         run_or_stop("mdadm", "--action=idle", f"/dev/{name}")
-    yield from _wait_until_idle(name, index)
+    yield from wait_until_idle(name, index)
     _stop_unless_whole(name)
     _select_whole_length(name)
     run_or_stop("mdadm", "--action=check", f"/dev/{name}")
     try:
-        yield from _wait_until_idle(name, index)
+        yield from wait_until_idle(name, index)
     except (GeneratorExit, KeyboardInterrupt):
         run_program("mdadm", "--action=idle", f"/dev/{name}")
         raise
@@ -301,7 +301,7 @@ def _remove(step: TakeOutMember, index: int) -> Iterator[Said | Progress]:
         return
     if IN_SYNC in state:
         if _WANTED not in state:
-            yield from _wait_until_idle(name, index)
+            yield from wait_until_idle(name, index)
             _stop_unless_whole(name)
             spares = [f"/dev/{member}" for member, state in sorted(_states(name).items()) if state == SPARE]
             if step.spare and not spares:
@@ -329,7 +329,7 @@ def _wait_for_replacement(name: str, device: str, index: int) -> Iterator[Progre
     """
     deadline = time.monotonic() + _PATIENCE_S
     while _FAULTY not in _state(name, device):
-        for progress in _wait_until_idle(name, index):
+        for progress in wait_until_idle(name, index):
             yield progress
             # the copy may take hours, and md a moment more to mark it faulty
             deadline = time.monotonic() + _PATIENCE_S
@@ -359,7 +359,7 @@ def _format(step: FormatMember, removal: TakeOutMember, index: int) -> Iterator[
             yield Said(f"{path} already has its format")
             return
         # so that it leaves only an array whose other members are in sync
-        yield from _wait_until_idle(name, index)
+        yield from wait_until_idle(name, index)
         yield from _remove(removal, index)
     with lock_disk(path) as own:  # while it is open no other drive gets its name
         disk = _stop_unless_ours(step)
@@ -476,7 +476,7 @@ def _add_and_rebuild(step: PutBackMember, index: int, *, new: bool = False) -> I
             )
     if grows:
         yield Said(f"/dev/{name} now has logical blocks of {step.block_size} bytes and can be used again")
-    yield from _wait_until_idle(name, index)
+    yield from wait_until_idle(name, index)
     state = _state(name, step.device)
     problems = problems_of(name) or ("" if state else f"{step.device} is missing")
     if problems:

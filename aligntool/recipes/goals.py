@@ -183,8 +183,8 @@ _ACCESS = {"owner": _OWNER, "group": _OWNER, "mode": re.compile("[0-7]{3,4}")}
 _FOLDER = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]+")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[^\s\\#/]+)+")
 RAID_KEYS = (*RAID_WORDS, "name", "layout", "mount_at", "mount_options", *_ACCESS, *_SIZES)
-# not in a file of `raid ensure`, which asks no question before it writes
-ERASING_KEYS = ("lba_size", "zero_members")
+# not in a file of `raid ensure`, which asks no question before it writes, and does not keep the boot waiting
+RARE_KEYS = ("lba_size", "zero_members", "fast_sync")
 
 
 def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
@@ -198,7 +198,8 @@ def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
     reads |= {key: partial(top.text, key) for key in ("name", "layout", "mount_at")}
     reads |= {key: partial(_text_like, top, key, pattern) for key, pattern in _ACCESS.items()}
     reads |= {"binds": lambda: _binds(binds)}
-    reads |= {"lba_size": partial(_lba_size, top), "zero_members": partial(top.flag, "zero_members")}
+    reads |= {key: partial(top.flag, key) for key in ("zero_members", "fast_sync")}
+    reads["lba_size"] = partial(_lba_size, top)
     found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
     del found[""]
     found["mount_options"] = found["mount_options"] or None
@@ -373,7 +374,7 @@ _ALWAYS = ("format", "kind", "summary", "note", "source")
 _KEYS = {
     "realign": (*_ALWAYS, "grain", "least_start"),
     "layout": (*_ALWAYS, "grain", "label", "spare_end"),
-    "raid": (*_ALWAYS, *RAID_KEYS, *ERASING_KEYS),
+    "raid": (*_ALWAYS, *RAID_KEYS, *RARE_KEYS),
     "bench": (*_ALWAYS, *BENCH_KEYS),
     "ensure": (*_ALWAYS, *RAID_KEYS, "drives"),
 }

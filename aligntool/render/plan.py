@@ -16,7 +16,7 @@ from aligntool.inventory import Role
 from aligntool.raid import commands as raid_commands
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
-from aligntool.raid.first_sync import READY, area_of_data, read_back_words
+from aligntool.raid.first_sync import READY, SYNC_LIFTED, area_of_data, read_back_words
 from aligntool.raid.levels import level_of, may_fail
 from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
@@ -34,6 +34,8 @@ def array_title(step: steps.ArrayStep) -> str:
     """Return a short title of a step of an array plan."""
     if isinstance(step, steps.SystemStep):
         return raid_commands.purpose_of(step)
+    if isinstance(step, _RunningStep):
+        return _running_title(step)
     match step:
         case steps.FormatDrive() | steps.FormatMember():
             return (
@@ -60,14 +62,32 @@ def array_title(step: steps.ArrayStep) -> str:
                 f"write {step.path}; a different old version is kept as {step.backup}, numbered if that"
                 " exists"
             )
+        case _:
+            assert_never(step)
+
+
+_RunningStep = steps.CheckArray | steps.TakeOutMember | steps.PutBackMember | steps.Synchronise
+
+
+def _running_title(step: _RunningStep) -> str:
+    """Return a short title of a step on a running array."""
+    match step:
+        case steps.Synchronise():
+            return f"synchronise {step.device} without md's limit, and restore the limit at the end"
         case steps.CheckArray():
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
             return f"remove {step.device} from {step.path}"
         case steps.PutBackMember():
             return f"add {step.device} to {step.path} again, and wait until it is in sync"
-        case _:
-            assert_never(step)
+
+
+def _running_details(step: _RunningStep) -> Iterator[str]:
+    if isinstance(step, steps.Synchronise):
+        yield f"sync_speed_max of the array is {SYNC_LIFTED} KiB/s meanwhile, and then that of the system"
+        yield "md gives way to other requests"
+    else:
+        yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
 
 
 def array_details(step: steps.ArrayStep) -> Iterator[str]:
@@ -78,6 +98,9 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
         yield f"$ {shell_line(raid_commands.command_of(step))}"
         if isinstance(step, steps.CheckInitramfs):
             yield f"its output must contain {step.uuid}"
+        return
+    if isinstance(step, _RunningStep):
+        yield from _running_details(step)
         return
     match step:
         case steps.MakeMember():
@@ -108,8 +131,6 @@ def array_details(step: steps.ArrayStep) -> Iterator[str]:
             yield f"$ {shell_line(commands[0])}"
             yield from (f"$ {shell_line(words)}, with this input:" for words in commands[1:])
             yield from raid_commands.table_script(step).splitlines() if step.entries else ()
-        case steps.CheckArray() | steps.TakeOutMember() | steps.PutBackMember():
-            yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
         case _:
             assert_never(step)
 
@@ -201,6 +222,8 @@ def undo_title(step: steps.Step) -> str:
             return f"restore the {step.kind} on partition {step.partition} as it was"
         case steps.RewriteTable() | steps.ConvertTable():
             return f"keep the new {label_words(step.label)} table out of force"
+        case steps.Synchronise():
+            return f"restore md's limit for {step.device}"
         case steps.FormatDrive():
             return f"leave {step.disk.path} with the format that it has"
         case _:

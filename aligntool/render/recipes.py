@@ -349,6 +349,8 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  empty NVMe drives are first formatted to logical blocks of {goal.lba_size} bytes"
     if goal.zero_members:
         yield "  empty NVMe drives are zeroed first, so that the array needs no resynchronisation"
+    if goal.fast_sync:
+        yield "  md's limit is lifted until the array is synchronised"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
     yield f"  file system {goal.filesystem}{options}"
     access = {"owner": goal.owner, "group": goal.group, "mode": goal.mode}

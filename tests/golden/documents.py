@@ -39,7 +39,7 @@ from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
-from aligntool.steps import BindMount, FormatDrive, PrepareDirectory, ReencryptSectors
+from aligntool.steps import BindMount, FormatDrive, MakeArray, PrepareDirectory, ReencryptSectors, Synchronise
 from aligntool.units import KIB, MIB, Extent
 from tests.measure.bench.sample_results import result, series
 from tests.render.sample_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
@@ -58,6 +58,8 @@ DIRECTORIES = (
     BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
 )
 ENSURE = ArrayPlan("raid", PLAN.disk, PLAN.goal, (), DIRECTORIES, *_REST)
+FIRST_SYNC = (replace(ARRAY.of(MakeArray)[0], zeroed=True), Synchronise("/dev/md/data"))
+SYNCHRONISED = ArrayPlan("raid", PLAN.disk, PLAN.goal, (), FIRST_SYNC, *_REST)
 RAID_GOAL = RaidGoal(
     "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",
     ("noatime",), "partitions", 2 * MIB, 3 * MIB, 4 * MIB, (3, None), ("sda",), "{}", "fedora", "1:2:3:4", "5-6",
@@ -74,6 +76,7 @@ PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
     "plan-layers": (LAYERS, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
     "plan-raid": (ARRAY, lambda plan: plan_with_request(plan, "wanted", ArrayRequest(DRIVES, RAID_GOAL))),
     "plan-ensure": (ENSURE, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
+    "plan-first-sync": (SYNCHRONISED, lambda plan: plan_with_request(plan, "asked", Request()) + "\n"),
     "plan-reformat": (REFORMAT, lambda plan: plan_with_request(plan, "reformat", ReformatGoal(4096)) + "\n"),
     "plan-convert": (CONVERT, lambda plan: plan_with_request(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
     "plan-persist": (PERSIST, lambda plan: plan_with_request(plan, "persist", PERSIST_GOAL) + "\n"),

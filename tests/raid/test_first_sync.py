@@ -22,9 +22,9 @@ from aligntool.raid.first_sync import READY, Zeroing
 from aligntool.raid.planning import needs_of_plan, plan_raid
 from aligntool.recipes.goals import parse_recipe
 from aligntool.render.lines import text_of
-from aligntool.render.plan import raid_plan_lines, summary_lines
+from aligntool.render.plan import raid_plan_lines, summary_lines, undo_title
 from aligntool.render.recipes import recipe_lines
-from aligntool.steps import MakeArray, MakeFileSystem
+from aligntool.steps import MakeArray, MakeFileSystem, Synchronise
 from aligntool.system import System
 from aligntool.units import KIB
 from tests.raid.builders import goal, judged, linked
@@ -122,13 +122,18 @@ def test_the_hint_for_a_member_with_data_does_not_suggest_to_wipe_it() -> None:
 
 def test_the_first_lines_say_when_it_is_at_full_speed() -> None:
     # 959,953,502,208 bytes of each member at 204.8 MB/s, which md counts for each member, and of the whole RAID10
-    assert "78 min later at the earliest" in ready(planned(goal(), *four()))
-    assert "2 h 36 min later" in ready(planned(goal("raid10"), *four()))
+    assert "in at least 78 min" in ready(planned(goal(), *four()))
+    assert "in at least 2 h 36 min" in ready(planned(goal("raid10"), *four()))
     assert "md's default limit of 205 MB/s" in ready(planned(goal("raid5"), *four()))
+    assert "without the limit" not in ready(planned(goal(), *four()))
+    linked_text = ready(planned(goal(), *four(3_940_000_000)))
+    assert "in at least 78 min" in linked_text and linked_text.endswith("; without the limit at least 4 min")
     # another limit of this machine; then the links bind, 3.94 GB/s for each member: 244 s
-    assert "16 min later" in ready(planned(goal("raid5"), *four(), limit=1_000_000 * KIB))
+    assert "in at least 16 min" in ready(planned(goal("raid5"), *four(), limit=1_000_000 * KIB))
     text = ready(planned(goal("raid5"), *four(3_940_000_000), limit=10_000_000 * KIB))
-    assert "4 min later at the earliest" in text and "the link of nvme0n1" in text
+    assert "in at least 4 min" in text and "the link of nvme0n1" in text
+    # of a RAID6 md reads all four members: at the same links
+    assert "3.5TiB at 15.76 GB/s" in ready(planned(goal("raid6", fast_sync=True), *four(3_940_000_000)))
     assert "nothing to synchronise" in ready(planned(goal("raid0"), *four()))
     assert "md's default limit" in ready(planned(goal(), *four(), system=False))
     plan = planned(goal("raid5", zero_members=True), *four(3_940_000_000))
@@ -143,6 +148,27 @@ def test_the_first_lines_say_when_it_is_at_full_speed() -> None:
     assert len(commands) == 4
 
 
+def test_the_limit_is_lifted_in_the_last_step() -> None:
+    wanted = goal("raid10", fast_sync=True)
+    plan = planned(wanted, *four(3_940_000_000))
+    assert plan.steps == (*planned(goal("raid10"), *four(3_940_000_000)).steps, Synchronise("/dev/md/data"))
+    assert "in at least 4 min" in ready(plan) and "limit is lifted" in ready(plan)
+    assert "the rates of the members are unknown" in ready(planned(wanted, *four()))
+    assert not any("initial resynchronisation" in line for line in plan.attention)
+    document = plan_with_request(plan, "wanted", ArrayRequest(("/dev/nvme0n1",), wanted))
+    check(json.loads(document))
+    assert from_json(document) == plan
+    lines = "".join(text_of(raid_plan_lines(plan, width=400, verbose=True)))
+    assert "synchronise /dev/md/data without md's limit" in lines and "sync_speed_max" in lines
+    assert undo_title(plan.steps[-1]) == "restore md's limit for /dev/md/data"
+
+
+def test_nothing_is_synchronised_where_all_is_right_from_the_beginning() -> None:
+    both = refusal(goal(zero_members=True, fast_sync=True), *four())
+    assert both == [("invalid-option", "an array of zeroed members has nothing to synchronise")]
+    assert [code for code, _ in refusal(goal("raid0", fast_sync=True), *four())] == ["invalid-option"]
+
+
 def test_the_question_names_the_drives_that_are_zeroed() -> None:
     said = "".join(text_of(summary_lines(planned(goal(zero_members=True), *four()), width=400)))
     assert "Zeroed first" in said and all(f"serial S000{number}" in said for number in range(4))
@@ -152,7 +178,10 @@ def test_the_question_names_the_drives_that_are_zeroed() -> None:
 
 def test_a_recipe_may_ask_for_it_but_not_at_boot() -> None:
     recipe = parse_recipe("mine.toml", f"{RECIPE}zero_members = true\n")
-    assert isinstance(recipe.goal, RaidGoal) and recipe.goal.zero_members
+    assert isinstance(recipe.goal, RaidGoal) and recipe.goal.zero_members and not recipe.goal.fast_sync
+    fast = parse_recipe("mine.toml", f"{RECIPE}fast_sync = true\n")
+    assert isinstance(fast.goal, RaidGoal) and fast.goal.fast_sync
+    assert "limit is lifted" in "".join(text_of(recipe_lines((fast,), width=100)))
     assert "zeroed first" in "".join(text_of(recipe_lines((recipe,), width=100)))
     with pytest.raises(Refused, match="zero_members"):
         parse_recipe("mine.toml", f"{RECIPE}zero_members = 1\n")

@@ -43,6 +43,7 @@ from aligntool.steps import (
     ShrinkContent,
     Subject,
     Swapon,
+    Synchronise,
     TakeOutMember,
     WriteFile,
     WriteJournal,
@@ -161,6 +162,7 @@ DIRECTORIES = ArrayPlan(
         PrepareDirectory("/srv/data", "/srv/data", "root", "1000", "2770"),
         PrepareDirectory("/srv/data/kubelet", "/srv/data"),
         BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
+        Synchronise("/dev/md/data"),
     ),
 )
 
