@@ -28,6 +28,7 @@ from aligntool.steps import (
     Subject,
     WriteJournal,
 )
+from aligntool.system import Installed
 from aligntool.units import KIB, MIB, Extent
 
 _Step = TypeVar("_Step", bound=Step)
@@ -319,6 +320,8 @@ class Plan:
     estimate: Estimate | None = None
     # what was not checked where the plan was made, a phrase each
     unchecked: tuple[str, ...] = field(default=(), metadata={OMITTED: True})
+    # whose files and programs it changes; None: this system's
+    installed: Installed | None = field(default=None, metadata={OMITTED: True})
 
     @property
     def writes(self) -> bool:

@@ -5,7 +5,7 @@ that came from a device (models, serials, labels) are kept as they were read; `r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from aligntool.system import Manifest, System
@@ -632,6 +632,28 @@ class Inventory:
 
     def disk(self, name: str) -> Disk | None:
         return next((disk for disk in self.disks if name in (disk.name, disk.path)), None)
+
+
+def of_system(inventory: Inventory, system: System) -> Inventory:
+    """Return the inventory with the files of this system. If it is an installed one, what is mounted below
+    its folder has the place that it has there, and all other mounts are not its own.
+    """
+    installed = system.installed
+    if installed is None:
+        return replace(inventory, system=system)
+
+    def places(found: tuple[str, ...]) -> tuple[str, ...]:
+        inside = (place.removeprefix(installed.root) or "/" for place in found if is_below(place))
+        return (*inside, *(place for place in found if not place.startswith("/")))
+
+    def is_below(place: str) -> bool:
+        return place == installed.root or place.startswith(f"{installed.root}/")
+
+    def moved(disk: Disk) -> Disk:
+        parts = tuple(replace(part, mounted_at=places(part.mounted_at)) for part in disk.partitions)
+        return replace(disk, mounted_at=places(disk.mounted_at), partitions=parts)
+
+    return replace(inventory, system=system, disks=tuple(map(moved, inventory.disks)))
 
 
 def superblocks_on(disk: Disk, number: int | None = None) -> tuple[str, ...]:

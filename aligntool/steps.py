@@ -624,6 +624,11 @@ SystemStep = (
 )
 """The steps that run a program of the system, all of which can be repeated at any time."""
 
+InstalledStep = FileStep | InitramfsStep | EnableUnit | MakeDirectory
+"""The steps that write files of the system or run its programs: of an installed one, below its folder. All
+others, such as a mount, are done by the running system.
+"""
+
 MemberStep = CheckArray | TakeOutMember | FormatMember | PutBackMember
 """The steps that change the members of a running array."""
 

@@ -102,6 +102,14 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Installed:
+    """A system that is installed below a folder, and does not run."""
+
+    root: str  # where it is mounted now
+    file_system: str  # kind, UUID and subvolume of what is mounted there, by which it is found again
+
+
+@dataclass(frozen=True, slots=True)
 class System:
     """The config files and settings of the inventoried machine. Lines keep their exact text."""
 
@@ -116,7 +124,8 @@ class System:
     discards_on_parity: bool | None = None  # raid456's devices_handle_discard_safely
     sync_limit: int | None = None  # md's, for a resynchronisation of an array, in bytes per second
     late_start: bool = False  # LATE_START is enabled
-    kernel: str | None = None  # its release, as `uname -r` prints it
+    kernel: str | None = None  # the release of the running one, as `uname -r` prints it
+    installed: Installed | None = None  # None: it is the system of the inventoried machine itself
 
     def names_arrays(self) -> bool:
         """Return whether mdadm.conf or fstab names an array."""

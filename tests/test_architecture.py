@@ -320,6 +320,7 @@ NOT_CONFINED = {
     "linux/commands.py": "smartctl and nvme, which read no content of a disk",
     "linux/fat.py": "mkfs.fat, for a new file",
     "linux/files.py": "stat, findmnt, rsvg-convert of a picture that aligntool draws",
+    "linux/installed.py": "the programs of an installed system, in its folder as their root",
     "linux/lock.py": "udevadm, systemd-inhibit",
     "linux/luks.py": "cryptsetup open: the kernel's device mapper needs root, its nodes and udev",
     "linux/programs.py": "whatever the others give it",

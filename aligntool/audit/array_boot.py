@@ -273,10 +273,14 @@ def _persist_finding(
     array: RunningArray, code: Code, severity: Severity, sentence: str, *evidence: str
 ) -> Finding:
     """Return a finding that `raid persist` repairs."""
-    path = array.disk.path
-    return disk_finding(
-        array.disk, code, severity, sentence, *evidence, next_=typed("aligntool raid persist", path)
-    )
+    following = persist_command(array.disk.path, array.system)
+    return disk_finding(array.disk, code, severity, sentence, *evidence, next_=following)
+
+
+def persist_command(path: str, system: System, *options: str) -> str:
+    """Return the command that makes an array start whenever this system boots."""
+    below = ("--root", system.installed.root) if system.installed else ()
+    return typed("aligntool raid persist", *below, path, *options)
 
 
 def system_findings(inventory: Inventory) -> Iterator[Finding]:
@@ -472,7 +476,7 @@ def array_number_findings(inventory: Inventory) -> Iterator[Finding]:
         advice = () if known and file else (_manual_fix(file, line, disk, reason),)
         following = typed("grep -rsw", line.spec, *_BOOT_SETTINGS)
         if file and known:
-            following = typed("aligntool raid persist", known.disk.path)
+            following = persist_command(known.disk.path, known.system)
         elif file:
             following = by_hand(ByHand.SYSTEM_FILES, "an editor", file)
         yield Finding(

@@ -19,7 +19,7 @@ from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
 from aligntool.commands import ByHand, by_hand
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import ArrayFacts, Disk, DiskKind
+from aligntool.inventory import ArrayFacts, Disk, DiskKind, of_system
 from aligntool.linux.block import open_read_only
 from aligntool.linux.commands import with_health
 from aligntool.linux.content import places_for_data, sample
@@ -27,6 +27,7 @@ from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.devices import read_array
 from aligntool.linux.files import volatile_kind
 from aligntool.linux.in_use import unlisted_occupants
+from aligntool.linux.installed import read_installed, refuse_incomplete, refuse_other_system
 from aligntool.linux.look import look
 from aligntool.linux.sysfs import Tree
 from aligntool.linux.targets import UserLimits
@@ -45,7 +46,7 @@ from aligntool.raid.running import ArrayView, arrays_of, find_array
 from aligntool.raid.steps_drives import lock_members, read_all_disks
 from aligntool.raid.steps_format import read_namespace
 from aligntool.raid.steps_luks import NO_KEY, Key
-from aligntool.raid.steps_system import Paths
+from aligntool.raid.steps_system import HERE, Paths, paths_of
 from aligntool.raid.steps_zero import read_zeroing
 from aligntool.realign.preconditions import find_holders
 from aligntool.realign.repairs import with_repairs
@@ -64,6 +65,7 @@ from aligntool.steps import (
     Step,
     is_same_disk,
 )
+from aligntool.system import System
 
 # Make an array from a plan, resume it, roll it back.
 #
@@ -113,7 +115,7 @@ def locked_array(
 
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
-        paths = Paths()
+        paths = paths_of(asked)
         with lock_state(paths.state):
             refuse_overlapping_change(asked, paths)
             with lock_members(plan.steps) as members:
@@ -139,14 +141,16 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and
     Stopped.
     """
+    refuse_changed_system(record.plan)
     plan = run_while_progressing(lambda: _current_plan(record))
     ways = run_change.recovery_commands(plan.disk.path)
 
     @contextmanager
     def locked(on_note: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
-        paths = Paths()
+        paths = paths_of(plan)
         with lock_state(paths.state):
             current = read_record(record.file)  # again, under the lock
+            refuse_changed_system(plan)
             if _current_plan(current) != plan:
                 text = "the device name of a drive has changed meanwhile"
                 raise Refused(text, hint=ways, code="plan-stale")
@@ -161,6 +165,13 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     with run_change.lock_in_child(locked, plan, plan.disk.path) as applying:
         run_change.apply_and_report(plan, applying, json_=json_, in_flight=True)
     return plan
+
+
+def refuse_changed_system(plan: Plan) -> None:
+    """Raise Refused unless the installed system that an unfinished plan is for is mounted as it was."""
+    if plan.installed is not None:
+        refuse_other_system(plan.installed)
+        refuse(refuse_incomplete(plan.installed, read_installed(plan.installed, images=False).fstab))
 
 
 def _current_plan(record: Record) -> ArrayPlan:
@@ -181,7 +192,8 @@ def report_array(plan: Plan, *, json_: bool, repeats: bool = False) -> None:
     names = [Path(device).resolve().name] if device else None
 
     def look_again() -> Iterable[Line]:
-        return array_lines(look_at_arrays(names), width=terminal_width()) if names else ()
+        files = read_installed(plan.installed) if plan.installed else None
+        return array_lines(look_at_arrays(names, files=files), width=terminal_width()) if names else ()
 
     again = command("raid show", device)
     run_change.end_change(plan, look_again, again=again, json_=json_, repeats=repeats)
@@ -213,7 +225,8 @@ def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
     ]
     if changed:
         raise Refused("\n".join(changed), hint=_PLAN_AGAIN, code="plan-stale")
-    if plan.steps != current.steps or plan.disk != current.disk or not names_suspensions(plan, current):
+    same = (plan.steps, plan.disk, plan.installed) == (current.steps, current.disk, current.installed)
+    if not same or not names_suspensions(plan, current):
         members = ", ".join(dict.fromkeys(step.disk.path for step in plan.drives))
         text = f"{members or plan.disk.path}: the current state requires different steps than the plan"
         raise Refused(text, hint=_PLAN_AGAIN, code="plan-stale")
@@ -269,7 +282,9 @@ def _drive_key(step: DriveStep) -> tuple[str | None, ...]:
 # what cannot be done.
 
 
-def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None) -> None:
+def refuse_unready(
+    needs: Needs, steps: Sequence[Step] = (), others: Refused | None = None, paths: Paths = HERE
+) -> None:
     """Raise Refused with every reason, after `others`, the refusals of the members. Do nothing without root.
 
     Nothing is written, no module is loaded, and no drive is woken. Drives with two names are recognised from
@@ -278,7 +293,7 @@ def refuse_unready(needs: Needs, steps: Sequence[Step] = (), others: Refused | N
     if os.geteuid() != 0:
         return
     disks = look((), arrays=True, files=False).disks if steps else ()
-    reasons = preflight(needs, steps, Paths(), disks)
+    reasons = preflight(needs, steps, paths, disks)
     if reasons:
         refuse([*(others.refusals if others else ()), *reasons])
 
@@ -386,23 +401,32 @@ def look_for_array(name: str, *, command: str) -> tuple[Report, Disk]:
     return report, find_array([judged.disk for judged in report.judged], name, command=command)
 
 
-def look_at_arrays(names: Sequence[str], sysroot: str | None = None) -> tuple[ArrayView, ...]:
-    """Return arrays of this or a captured machine by their kernel names; all if none is named.
+def look_at_arrays(
+    names: Sequence[str], sysroot: str | None = None, files: System | None = None
+) -> tuple[ArrayView, ...]:
+    """Return arrays of this or a captured machine by their kernel names; all if none is named. `files`: those
+    of an installed system.
 
     Every disk is looked at, to find the members. Raises Refused for a name that is not an array.
     """
-    report, known = _look([], sysroot, arrays=True)
+    report, known = _look([], sysroot, arrays=True, files=files)
     words = "aligntool raid show" if sysroot is None else command("raid show --sysroot", sysroot)
     return arrays_of(report, names, known_rates(known), known, words)
 
 
 def _look(
-    targets: list[str], sysroot: str | None = None, *, arrays: bool = False, given: UserLimits = NOTHING_GIVEN
+    targets: list[str],
+    sysroot: str | None = None,
+    *,
+    arrays: bool = False,
+    given: UserLimits = NOTHING_GIVEN,
+    files: System | None = None,
 ) -> tuple[Report, Known]:
-    """Look and audit; `arrays`: also running arrays. Raises Refused if any of the targets could not be
-    read.
+    """Look and audit; `arrays`: also running arrays; `files`: of an installed system in place of the running
+    one. Raises Refused if any of the targets could not be read.
     """
-    inventory = look(targets, sysroot=sysroot, arrays=arrays, given=given)
+    inventory = look(targets, sysroot=sysroot, arrays=arrays, given=given, files=files is None)
+    inventory = of_system(inventory, files) if files else inventory
     if targets:
         refuse(Refusal("not-read", unseen.what, unseen.why, unseen.hint) for unseen in inventory.unseen)
     known = known_geometries(inventory)
@@ -523,6 +547,9 @@ def array_status(record: Record) -> Status:
     elif plan.changes_layers:
         state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
+    if plan.installed is not None:
+        where = f"{plan.installed.root}, where {plan.installed.file_system} has to be mounted again"
+        sentences.append(f"its files are those of the system in {where}")
     files = [step.path for step in plan.steps if isinstance(step, FileStep)]
     lists = {"members": plan.members, "files": files, "record": [str(record.file)]}
     sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]

@@ -22,7 +22,7 @@ from aligntool.cli.raid import (
     existing_plan,
     find_stale_lines,
     first_bytes,
-    in_effect_here,
+    in_effect_in,
     system_of,
     typed_arguments,
     with_new_uuids,
@@ -154,7 +154,7 @@ def _plan_kept(disk: Disk, goal: RaidGoal, inventory: Inventory) -> Plan:
     judged = next(one for one in audit(inventory, {}).judged if one.disk.path == disk.path)
     part = one_drive.find_file_system(disk, goal)
     head = first_bytes(f"/dev/{part.node}") if part and part.node else b""
-    return one_drive.plan_existing_one(judged, goal, inventory, head, in_effect_here())
+    return one_drive.plan_existing_one(judged, goal, inventory, head, in_effect_in())
 
 
 def _plan_running(running: Disk, drives: Sequence[Disk], inventory: Inventory, goal: EnsureGoal) -> Plan:

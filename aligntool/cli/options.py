@@ -495,6 +495,10 @@ SystemOption = Annotated[
         help="debian, debian-dracut, fedora, opensuse or arch [default: this system].",
     ),
 ]
+RootOption = Annotated[
+    str | None,
+    typer.Option("--root", metavar="DIR", help="Configure the system installed below DIR, not this one."),
+]
 WakeOption = Annotated[bool, typer.Option("--wake", help="Also read disks that are asleep.")]
 TimeoutOption = Annotated[
     float,

@@ -35,11 +35,18 @@ from aligntool.cli.probe import bench_progress, ended_by_signals
 from aligntool.cli.reference import find_recipe
 from aligntool.cli.run_change import ChangeInProgress, ends_stream, pipes_may_break, run_change, show_only
 from aligntool.commands import ByHand, by_hand, command, typed
-from aligntool.errors import Refused, Stopped, refuse
-from aligntool.inventory import Disk, Inventory
+from aligntool.errors import Refusal, Refused, Stopped, refuse
+from aligntool.inventory import Disk, Inventory, of_system
 from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
+from aligntool.linux.installed import (
+    find_installed,
+    has_program,
+    read_installed,
+    refuse_incomplete,
+    version_words,
+)
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look, read_manifest
 from aligntool.linux.sysfs import LIVE, Tree
@@ -58,7 +65,7 @@ from aligntool.measure.arrays import (
 from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
 from aligntool.raid.boot import SYSTEMS
-from aligntool.raid.commands import array_device
+from aligntool.raid.commands import array_device, command_of
 from aligntool.raid.current_names import absent_drives
 from aligntool.raid.elsewhere import (
     CAPTURE,
@@ -75,6 +82,8 @@ from aligntool.realign.planning import there
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
 from aligntool.render.lines import ON_CAPTURED, Style, plain, show
+from aligntool.steps import MakeFileSystem
+from aligntool.system import Installed, System
 from aligntool.units import KIB
 
 WaitOption = Annotated[
@@ -217,9 +226,9 @@ class ArrayOptions:
     ] = None
     system: options.SystemOption = None
 
-    def goal(self, captured: Tree | None = None) -> RaidGoal:
+    def goal(self, captured: Tree | None = None, files: System | None = None) -> RaidGoal:
         """Return the goal, with new UUIDs. Options override the values of a recipe. `captured`: the machine
-        that it is for, if not this one.
+        that it is for, if not this one; `files`: the installed system, if not the running one.
 
         Raises Refused.
         """
@@ -235,7 +244,7 @@ class ArrayOptions:
         wiped = tuple(map(resolve_device, self.wipe or ()))
         if captured:
             wiped = tuple(captured_node(captured, name) for name in self.wipe or ())
-        elif mount_at:
+        elif mount_at and not files:
             mount_at = mount_point(mount_at)
         measured = read_text(self.measured, most=tuned.LONGEST) if self.measured else goal.measured
         if self.measured:
@@ -246,7 +255,7 @@ class ArrayOptions:
             mount_at=goal.mount_at if mount_at is None else mount_at,
             members="whole-drives" if self.whole else goal.members,
             wipe=wiped,
-            system=system_of(self.system, captured or LIVE),
+            system=system_of(self.system, captured or LIVE, files),
             measured=measured,
         )
 
@@ -276,15 +285,37 @@ def with_new_uuids(goal: RaidGoal) -> RaidGoal:
     return replace(goal, array_uuid=":".join(words), filesystem_uuid=str(uuid.uuid4()))
 
 
-def system_of(word: str | None, tree: Tree = LIVE) -> str:
-    """Return the family of the system whose files are changed, that of the machine by default. Raises Refused
-    if it is unknown: with another system's files and commands, no array would start.
+def system_of(word: str | None, tree: Tree = LIVE, files: System | None = None) -> str:
+    """Return the family of the system whose files are changed, that of the machine by default. `files`: those
+    of an installed system. Raises Refused if it is unknown: with another system's files and commands, no
+    array would start.
     """
-    system = word or find_distribution(tree)
+    system = word or (files.family if files else find_distribution(tree))
     if system is None:
         which = "this system" if tree.live else "the captured system"
+        which = f"the system in {files.installed.root}" if files and files.installed else which
         raise Refused(f"the family of {which} is unknown", hint=f"--system: {', '.join(SYSTEMS)}")
     return system
+
+
+# `--root`: the files and the programs of an installed system in place of those of the running one.
+
+
+def installed_below(root: str | None) -> System | None:
+    """Return the files of the system that is installed below a folder, all of which is mounted; None: of no
+    such system. Raises Refused.
+    """
+    if root is None:
+        return None
+    installed = find_installed(root)
+    files = read_installed(installed)
+    refuse(refuse_incomplete(installed, files.fstab))
+    return files
+
+
+def look_for_system(files: System | None) -> Inventory:
+    """Look at every disk, with the files of this system or of an installed one."""
+    return look(()) if files is None else of_system(look((), files=False), files)
 
 
 # `aligntool raid persist`: start an existing array at every boot.
@@ -303,9 +334,10 @@ def persist_command(
     mount: Annotated[
         str | None,
         typer.Option(
-            "--mount", parser=mount_point, metavar="DIR", help="Mount point, now and at every boot."
+            "--mount", parser=options.text, metavar="DIR", help="Mount point, now and at every boot."
         ),
     ] = None,
+    below: options.RootOption = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
@@ -327,21 +359,34 @@ def persist_command(
     """
     root = options.one_machine(sysroot)
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output, "--sysroot": root})
-    operation = Persist(array, PersistGoal(system, mount), root)
+    if root is not None and below is not None:
+        raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
+    place = mount_point(mount) if mount is not None and below is None else mount
+    operation = Persist(array, PersistGoal(system, place, _root_of(below)), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_, verbose=verbose)
     # The plan of a captured machine cannot be applied here.
     show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,), verbose=verbose)
 
 
+def _root_of(below: str | None) -> str:
+    return "" if below is None else find_installed(below).root
+
+
 def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None) -> Plan:
     """Look at the array and at the files of the system, and plan. Raises Refused with every reason."""
-    inventory = look((), sysroot=sysroot)
+    files = installed_below(goal.root or None)
+    inventory = look((), sysroot=sysroot) if files is None else look_for_system(files)
     named = resolve_device(array) if sysroot is None else array
     words = "sudo aligntool raid persist"
     if sysroot is not None:
         words = command("raid persist --sysroot", sysroot)
-    return plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
+    if goal.root:
+        words = command("raid persist --root", goal.root)
+    plan = plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
+    if plan.installed is not None:
+        acting.refuse_unready(needs_of_plan(plan, here=True), plan.steps, paths=steps_system.paths_of(plan))
+    return plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,9 +418,13 @@ class Persist(acting.ArrayOperation):
             raise Stopped(
                 f"every step is done, but {plan.disk.path} would not start at boot as planned: the initramfs"
                 " or a file does not contain what was written",
-                hint=typed("aligntool raid persist", plan.disk.path, "--dry-run"),
+                hint=typed("aligntool raid persist", *root_words(plan), plan.disk.path, "--dry-run"),
             )
         acting.report_array(plan, json_=json_)
+
+
+def root_words(plan: Plan) -> tuple[str, ...]:
+    return ("--root", plan.installed.root) if plan.installed else ()
 
 
 # `aligntool raid plan` and `show`.
@@ -435,22 +484,30 @@ def apply_command(name: str, words: Sequence[str]) -> str:
     return typed(f"aligntool {name}", *(word for word in words if word != "--dry-run"))
 
 
-def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
-    """Look at the drives and plan. Raises Refused with every reason."""
+def find_array_plan(drives: list[str], goal: RaidGoal, root: str | None = None) -> Plan:
+    """Look at the drives and plan, for the running system or the one below `root`. Raises Refused with every
+    reason.
+    """
+    files = installed_below(root)
+    installed = files.installed if files else None
+    paths = steps_system.paths_below(installed)
+    if files:
+        refuse(_unsuited_to_root(goal, files))
     members, numbers, report, known = acting.look_at_members(drives)
     goal = replace(goal, partitions=numbers)
     array = existing.array_on(members, goal, report.inventory.disks)
     if array is not None:
         acting.refuse_unfinished(acting.find_record(array.path))
-        return existing_plan(array, members, goal, look(()))
-    here = goal.system == find_distribution()
-    stale = find_stale_lines(goal) if here else ()
+        return existing_plan(array, members, goal, look_for_system(files))
+    here = goal.system == (files.family if files else find_distribution())
+    stale = find_stale_lines(goal, files) if here else ()
+    inventory = of_system(report.inventory, files) if files else report.inventory
     try:
         sampled = acting.sampled_members(members, goal)
         formats = goal.lba_size is not None
         plan = plan_raid(
             sampled,
-            report.inventory,
+            inventory,
             goal,
             known=known,
             stale=stale,
@@ -459,20 +516,44 @@ def find_array_plan(drives: list[str], goal: RaidGoal) -> Plan:
             zeroing=acting.zeroing_of(sampled) if goal.zero_members else {},
         )
     except Refused as refused:
-        acting.refuse_unready(needs_of_goal(goal, here=here, stale=stale), others=refused)
+        needs = needs_of_goal(goal, here=here, stale=stale, installed=installed)
+        acting.refuse_unready(needs, others=refused, paths=paths)
         raise
-    acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps)
+    acting.refuse_unready(needs_of_plan(plan, here=here), plan.steps, paths=paths)
+    if installed:
+        plan = replace(plan, attention=(*plan.attention, *_made_here(plan, installed)))
     return plan if here else replace(plan, unchecked=(unchecked_of_system(goal),))
 
 
-def find_stale_lines(goal: RaidGoal) -> tuple[StaleLine, ...]:
-    """Return the lines of this system's files that the new array replaces. All disks are read only if another
-    one has its name.
+def _unsuited_to_root(goal: RaidGoal, files: System) -> Iterator[Refusal]:
+    """Refuse what is only done for the running system, and an installed one without an initramfs."""
+    if goal.binds or goal.owner or goal.group or goal.mode:
+        text = "directories of the new file system are only made for the running system, without --root"
+        yield Refusal("invalid-option", "--root", text, "omit owner, group, mode and bind from the recipe")
+    if files.installed and not files.initramfs:
+        text = f"no initramfs is in {files.installed.root}/boot, so none can be made to start the array"
+        yield Refusal("not-installed", "initramfs", text, "install a kernel there first")
+
+
+def _made_here(plan: ArrayPlan, installed: Installed) -> Iterator[str]:
+    """Yield what it means that the array and its content are made by programs of another system than the one
+    that will use them.
     """
-    files = read_system(Tree(""), images=False)
+    makers = [command_of(step)[0] for step in plan.of(MakeFileSystem)]
+    makers = [maker for maker in dict.fromkeys(makers) if has_program(installed, maker)]
+    text = f"the array and what is on it are made by this system: the kernel in {installed.root} has to"
+    versions = "; ".join(version_words(installed, ("mdadm", *makers)))
+    yield f"{text} support their format{f' ({versions})' if versions else ''}"
+
+
+def find_stale_lines(goal: RaidGoal, files: System | None = None) -> tuple[StaleLine, ...]:
+    """Return the lines of this or an installed system's files that the new array replaces. All disks are read
+    only if another one has its name.
+    """
+    files = files or read_system(Tree(""), images=False)
     if files is None or not may_have_stale_lines(files, goal):
         return ()
-    return stale_lines(replace(look((), files=False), system=files), goal)
+    return stale_lines(of_system(look((), files=False), files), goal)
 
 
 def existing_plan(array: Disk, members: list[Judged], goal: RaidGoal, inventory: Inventory) -> Plan:
@@ -481,7 +562,8 @@ def existing_plan(array: Disk, members: list[Judged], goal: RaidGoal, inventory:
     """
     disk = find_array(inventory.disks, array.path, command="aligntool raid show")
     running, _ = resolve_array(disk, inventory, PersistGoal(goal.system))
-    request = existing.Existing(running, tuple(members), goal, first_bytes(disk.path), in_effect_here())
+    in_effect = in_effect_in(steps_system.paths_below(running.system.installed))
+    request = existing.Existing(running, tuple(members), goal, first_bytes(disk.path), in_effect)
     return existing.plan_existing(request)
 
 
@@ -492,9 +574,9 @@ def first_bytes(path: str) -> bytes:
     return b""
 
 
-def in_effect_here() -> existing.InEffect:
-    """Return a function that returns whether a step would change nothing on this machine."""
-    return partial(steps_system.is_in_effect, paths=steps_system.Paths())
+def in_effect_in(paths: steps_system.Paths = steps_system.HERE) -> existing.InEffect:
+    """Return a function that returns whether a step would change nothing in a system."""
+    return partial(steps_system.is_in_effect, paths=paths)
 
 
 def show_command(
@@ -531,6 +613,7 @@ def create_command(
     drives: DrivesArgument,
     *,
     chosen: ArrayOptions,
+    below: options.RootOption = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
     yes: options.YesOption = False,
@@ -546,7 +629,8 @@ def create_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     named = tuple(options.distinct_devices(drives))
-    operation = CreateArray(named, chosen.goal(), with_goal=False, wait=wait)
+    goal = chosen.goal(files=installed_below(below))
+    operation = CreateArray(named, goal, with_goal=False, wait=wait, root=below)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
     if wait and not dry_run:
         acting.wait_for_resync(array_device(operation.goal))
@@ -561,13 +645,14 @@ class CreateArray(acting.ArrayOperation):
     with_goal: bool = True  # in the plan's document, for `apply`
     wait: bool = False
     made_from: str = ""  # see `ArrayRequest`
+    root: str | None = None  # the folder of an installed system that is configured in place of this one
 
     @property
     def named(self) -> str:
         return " ".join(self.drives)
 
     def make_plan(self) -> Plan:
-        return find_array_plan(list(self.drives), self.goal)
+        return find_array_plan(list(self.drives), self.goal, self.root)
 
     def document(self, plan: Plan) -> str:
         if not self.with_goal:

@@ -471,6 +471,43 @@ def enter_own_mounts() -> None:
     _unshare(_NEWNS)
 
 
+_SHARED = ("/dev", "/proc", "/sys")
+_UDEV = "/run/udev"
+
+
+def enter_root(root: str) -> None:
+    """Give this process and its children the folder as their root, with the devices and the kernel's files of
+    this machine in it, and an empty /run with udev's database. Raises OSError.
+
+    These mounts are seen by no other process, and vanish with the last of these, however it ends. Every path
+    in the folder is resolved after it has become the root, so no link in it leads out.
+    """
+    enter_own_mounts()
+    outside = os.open("/", _FOLDER)
+    udev = os.open(_UDEV, _FOLDER) if Path(_UDEV).is_dir() else None
+    os.chroot(root)
+    targets = {place: os.open(place, _FOLDER) for place in (*_SHARED, "/run")}
+    os.fchdir(outside)
+    os.chroot(".")
+    for place in _SHARED:
+        _mount(place, f"/proc/self/fd/{targets[place]}", None, _BIND | _REC)
+    _mount("aligntool", f"/proc/self/fd/{targets['/run']}", "tmpfs", _NOSUID | _NODEV)
+    os.chroot(root)
+    os.chdir("/")
+    Path("/run/lock").mkdir()
+    if udev is not None:
+        Path(_UDEV).mkdir()
+        _mount(f"/proc/self/fd/{udev}", _UDEV, None, _BIND)
+
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    words = (source.encode(), target.encode(), kind.encode() if kind else None)
+    _called("mount", _libc().mount(*words, flags, None))
+
+
 def has_own_root() -> bool:
     """Return whether programs can have a root folder of their own: not in a chroot whose root is no mount
     point.

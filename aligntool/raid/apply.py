@@ -120,12 +120,13 @@ def undo_record(record: Record, plan: ArrayPlan, paths: Paths) -> Iterator[Event
     steps_luks.refuse_begun(plan)
     made = steps_system.directories_made(plan)
     for mount in plan.of(Mount):  # refuse to lose files
-        if steps_system.is_mounted(mount.path):
-            files = steps_system.files_below(mount.path, made)
-            steps_system.refuse_files(f"the new array at {mount.path}", files)
+        place = paths.mounted(mount.path)
+        if steps_system.is_mounted(place):
+            files = steps_system.files_below(place, made)
+            steps_system.refuse_files(f"the new array at {place}", files)
     yield from _start_array_to_undo(replace(record, position=first), plan)
     refuse_in_use(plan, first)
-    yield from _unmount_started(plan, first)
+    yield from _unmount_started(plan, first, paths)
     for index in range(min(first, len(plan.steps) - 1), -1, -1):
         step = steps.array_step(plan.steps[index])
         record = replace(record, position=index, begun=True, forward=False)
@@ -135,7 +136,7 @@ def undo_record(record: Record, plan: ArrayPlan, paths: Paths) -> Iterator[Event
         record = replace(record, position=index - 1)  # that step was begun, since a later one was
         _save(record)
         yield StepDone(index)
-    yield from steps_system.rebuild_restored(plan, record.traces)
+    yield from steps_system.rebuild_restored(plan, record.traces, paths)
     _forget(record)
 
 
@@ -151,12 +152,14 @@ def refuse_in_use(plan: ArrayPlan, last: int) -> None:
             )
 
 
-def _unmount_started(plan: ArrayPlan, last: int) -> Iterator[Said]:
+def _unmount_started(plan: ArrayPlan, last: int, paths: Paths) -> Iterator[Said]:
     """Unmount file systems that a reboot mounted by their fstab lines, although no step up to `last` did."""
     uuids = [step.uuid for step in plan.of(MakeFileSystem)]
     for step in plan.steps[last + 1 :]:
-        if isinstance(step, steps.MountStep | steps.Swapon) and steps_system.is_started_by_fstab(step, uuids):
-            yield from steps_system.undo_system(step, {})
+        if not isinstance(step, steps.MountStep | steps.Swapon):
+            continue
+        if steps_system.is_started_by_fstab(step, uuids, paths):
+            yield from steps_system.undo_system(step, {}, paths)
 
 
 def _on_current_node(step: MakeFileSystem, plan: ArrayPlan) -> MakeFileSystem:
@@ -174,7 +177,7 @@ def _trace(step: steps.ArrayStep, paths: Paths, record: Record) -> Trace:
             step, paths, keeps=not has_backup(step, record.plan, record.traces)
         )
     if isinstance(step, steps.SystemStep):
-        return steps_system.find_system_trace(step)
+        return steps_system.find_system_trace(step, paths)
     return {}  # the plan has the former content of a member
 
 
@@ -201,9 +204,9 @@ def _apply(
                 None,
             )
             if build:
-                yield Said(f"{purpose_of(build)}: {steps_system.shell_words(build)}")
-                yield from steps_system.apply_system(build)
-        yield from steps_system.apply_system(step)
+                yield Said(f"{purpose_of(build)}: {steps_system.shell_words(build, paths)}")
+                yield from steps_system.apply_system(build, paths)
+        yield from steps_system.apply_system(step, paths)
 
 
 def _stop_unless_ours(step: MakeFileSystem, plan: ArrayPlan) -> None:
@@ -244,9 +247,9 @@ def _undo(
         steps_sync.restore_limit(plan.of(MakeArray)[0])
     elif isinstance(step, FileStep):
         yield from steps_system.restore_file(step, paths, record.trace(index))
-        yield from steps_system.reload_restored(index, plan, record.traces)
+        yield from steps_system.reload_restored(index, plan, record.traces, paths)
     else:
-        yield from steps_system.undo_system(step, record.trace(index))
+        yield from steps_system.undo_system(step, record.trace(index), paths)
 
 
 def _start_array(record: Record, plan: ArrayPlan, *, whole: bool) -> Iterator[Said]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from pkgutil import get_data
+from typing import TypeVar
 from uuid import UUID
 
 from aligntool import steps
@@ -25,10 +26,19 @@ from aligntool.steps import (
     InitramfsStep,
     MakeArray,
     MakeFileSystem,
+    Step,
     SystemStep,
     WriteFile,
 )
-from aligntool.system import LATE_START, ArrayLine, MdadmConf, TableLine, parse_fstab, parse_mdadm_conf
+from aligntool.system import (
+    LATE_START,
+    ArrayLine,
+    Installed,
+    MdadmConf,
+    TableLine,
+    parse_fstab,
+    parse_mdadm_conf,
+)
 from aligntool.system import System as Files
 
 # Configuration files of each family of distributions. Sources: Debian's mdadm (hooks/mdadm, mkconf), dracut's
@@ -70,6 +80,16 @@ SYSTEMS = {
 def edit(path: str, instead_of: str, *lines: str) -> EditFile:
     """Return the step that inserts lines into a system file in place of those that contain `instead_of`."""
     return EditFile(path, lines, instead_of, path + BACKUP)
+
+
+_AnyStep = TypeVar("_AnyStep", bound=Step)
+
+
+def steps_for(installed: Installed | None, planned: Iterable[_AnyStep]) -> tuple[_AnyStep, ...]:
+    """Return the steps without those that an installed system does not need, as it does not run: its systemd
+    reads its files when it starts.
+    """
+    return tuple(step for step in planned if installed is None or not isinstance(step, steps.ReloadUnits))
 
 
 OLDER_KERNELS = "Linux before 6.19 cannot assemble the array"

@@ -11,10 +11,11 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import NewArray
 from aligntool.formats.gpt import table_sizes
 from aligntool.inventory import Disk, DiskKind
-from aligntool.raid.boot import MAKERS
+from aligntool.raid.boot import FSTAB, MAKERS
 from aligntool.raid.levels import LEVELS, Level, capacity, data_members
 from aligntool.raid.members import METADATA, Placed
 from aligntool.steps import DataArea, MakeArray, MakeFileSystem, SystemStep
+from aligntool.system import Installed
 from aligntool.units import GIB, KIB, MIB, Extent, align_down, format_size
 
 # `mdadm --create` with every value given, so that nothing depends on its defaults or on its questions.
@@ -302,6 +303,19 @@ def command_of(step: ProgramStep) -> tuple[str, ...]:
     if isinstance(step, MakeFileSystem):
         return (kind_named(step.kind).maker, *step.options, step.device)
     return _purpose_and_command(step)[1]
+
+
+def command_in(step: ProgramStep, installed: Installed | None) -> tuple[str, ...]:
+    """Return the command of a step of a plan for an installed system, whose own programs run in a chroot of
+    its folder. A file system is mounted by the running system: in the chroot, its mount would end with it.
+    """
+    words = command_of(step)
+    if installed is None:
+        return words
+    if isinstance(step, steps.Mount):
+        root = installed.root
+        return ("mount", "--fstab", f"{root}{FSTAB}", "--target-prefix", root, step.path)
+    return ("chroot", installed.root, *words) if isinstance(step, steps.InstalledStep) else words
 
 
 def reencrypt_command(step: steps.ReencryptSectors, *, resume: bool = False) -> tuple[str, ...]:

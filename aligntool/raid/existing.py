@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from aligntool.audit.array_boot import RunningArray, kernel_node, node_of, running_nodes, short_name
+from aligntool.audit.array_boot import (
+    RunningArray,
+    kernel_node,
+    node_of,
+    persist_command,
+    running_nodes,
+    short_name,
+)
 from aligntool.audit.arrays import IN_SYNC, Member, member_state, sync_words
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import contents, shell_word
@@ -292,7 +299,7 @@ def _mount_differences(existing: Existing) -> Iterator[Refusal]:
     except Refused as refused:
         yield from refused.refusals
         return
-    persist = typed("aligntool raid persist", path, *(("--mount", place) if place else ()))
+    persist = persist_command(path, existing.array.system, *(("--mount", place) if place else ()))
     for text in _unmet(plan.steps):
         yield existing.differ(path, text, persist)
     lines = existing.array.fstab_lines()

@@ -1,6 +1,6 @@
 """Plan an array: turn an inventory and a goal into steps and notes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from aligntool.raid.measured import MeasuredAdvice, apply_measurement
 from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.raid.stale import StaleLine
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
+from aligntool.system import Installed
 from aligntool.units import MIB, format_about, format_size
 
 # The sentences of a plan: the decisions and their reasons, and what needs the user's attention.
@@ -299,16 +300,19 @@ def plan_raid(
     attention = attention_of(decided, inventory, known or {})
     notes = notes_of(decided, inventory, known or {}, zeroing)
     attention += tuple(line.words for line in stale)
-    steps = (*formatting.steps, *_steps(decided, inventory, stale))
+    installed = inventory.system.installed if inventory.system else None
+    made = boot.steps_for(installed, _steps(decided, inventory, stale))
+    steps = (*formatting.steps, *made)
     notes = (*notes[:1], *formatting.notes, *notes[1:])
-    return ArrayPlan("raid", subject, title, (), steps, attention, notes)
+    return ArrayPlan("raid", subject, title, (), steps, attention, notes, installed=installed)
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What creating an array requires of the machine, apart from its drives."""
 
-    programs: frozenset[str] = frozenset()
+    programs: frozenset[str] = frozenset()  # of this system
+    inside: frozenset[str] = frozenset()  # of an installed system, for which the steps are
     device: str = ""  # a node that no other array may have; "" if no array is created
     steps: tuple[FileStep | SystemStep, ...] = ()
 
@@ -324,19 +328,31 @@ def needs_of_plan(plan: ArrayPlan, *, here: bool) -> Needs:
     made = plan.array
     ours = tuple(step for step in plan.steps if isinstance(step, FileStep | SystemStep)) if here else ()
     making = (*plan.of(MakeArray), *plan.of(MakeFileSystem))
-    run = (step for step in (*making, *ours) if isinstance(step, commands.ProgramStep))
-    programs = {name for step in run for name in commands.programs_of(step)}
+    programs, inside = _programs((*making, *ours), is_installed=plan.installed is not None)
     programs |= {*_MAKING} if made else {*_WRITING} if plan.of(MakeMember) else set()
     for step in (step for step in plan.steps if isinstance(step, steps.MemberStep)):
         programs |= {"blkid", *(words[0] for words in commands.member_commands(step))}
     programs |= {"nvme"} if plan.of(steps.FormatDrive) else set()
     programs |= {"cryptsetup", "dmsetup"} if plan.of(steps.ReencryptSectors) else set()
-    return Needs(frozenset(programs), made.device if made else "", ours)
+    return Needs(frozenset(programs), inside, made.device if made else "", ours)
 
 
-def needs_of_goal(goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = ()) -> Needs:
+def _programs(planned: Iterable[object], *, is_installed: bool) -> tuple[set[str], frozenset[str]]:
+    """Return the programs that the steps need of this system, and of an installed one. To start the array,
+    that has to have mdadm.
+    """
+    run = [step for step in planned if isinstance(step, commands.ProgramStep)]
+    below = [step for step in run if is_installed and isinstance(step, steps.InstalledStep)]
+    programs = {name for step in run if step not in below for name in commands.programs_of(step)}
+    inside = {name for step in below for name in commands.programs_of(step)}
+    return programs, frozenset(inside | {"mdadm"}) if is_installed else frozenset()
+
+
+def needs_of_goal(
+    goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = (), installed: Installed | None = None
+) -> Needs:
     """Return what every plan for the goal needs, for any members. `here`: as for `needs_of_plan`; `stale`: as
-    for `plan_raid`.
+    for `plan_raid`; `installed`: the system that it is for.
     """
     if goal.system not in boot.SYSTEMS:
         return Needs()
@@ -346,12 +362,10 @@ def needs_of_goal(goal: RaidGoal, *, here: bool, stale: Sequence[StaleLine] = ()
         *boot.persistence_steps(goal, boot.SYSTEMS[goal.system], device),
         *boot.mount_steps_of_goal(goal),
     )
-    ours = permanent if here else ()
-    programs = {
-        name for step in ours if not isinstance(step, steps.EditFile) for name in commands.programs_of(step)
-    }
+    ours = boot.steps_for(installed, permanent) if here else ()
+    programs, inside = _programs(ours, is_installed=installed is not None)
     programs |= {*_MAKING, *filter(None, (kind_named(goal.filesystem).maker,))}
-    return Needs(frozenset(programs), device, ours)
+    return Needs(frozenset(programs), inside, device, ours)
 
 
 def decide_raid(

@@ -54,6 +54,8 @@ def preflight(
     only.
     """
     reasons = list(steps_system.missing_programs(needs.programs))
+    if paths.installed is not None:
+        reasons += steps_system.refuse_installed(needs.inside, paths.installed)
     if needs.device and any(Path(node).exists() for node in (needs.device, kernel_node(needs.device))):
         text = f"an array named {needs.device} is already running"
         reasons.append(Refusal("name-taken", needs.device, text, "--name another"))
@@ -153,7 +155,8 @@ def _refuse_esp_copies(step: steps.EditFile, drives: Sequence[str], paths: Paths
     ours = {partition_node(drive, number) for drive in drives for number in NUMBERS}
     text = text_of(step.path, paths)
     for uuid in re.findall(r"[0-9A-F]{4}-[0-9A-F]{4}", " ".join(re.findall(r"(?m)^ESP_COPIES=(.*)", text))):
-        device = os.path.realpath(paths.of(f"/dev/disk/by-uuid/{uuid}"))
+        link = f"/dev/disk/by-uuid/{uuid}"
+        device = os.path.realpath(link if paths.installed else paths.of(link))
         if os.path.lexists(device) and device not in ours:
             text = (
                 f"{step.path} keeps {device}, an EFI system partition of another array, in sync; that would"

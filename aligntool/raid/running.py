@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
 
@@ -23,6 +23,7 @@ from aligntool.change import ArrayPlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.swap import SWAP
+from aligntool.documents import OMITTED
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, Inventory, Layer
 from aligntool.raid import boot
@@ -365,10 +366,13 @@ def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class PersistGoal:
-    """`system` None: that of this machine. `mount_at` None: the mount point stays."""
+    """`system` None: that of this machine. `mount_at` None: the mount point stays. `root`: the folder of an
+    installed system; "": the running one.
+    """
 
     system: str | None = None
     mount_at: str | None = None
+    root: str = field(default="", metadata={OMITTED: True})
 
 
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPlan:
@@ -381,14 +385,16 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPl
     forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
     lines = (*_refuse_joined_lines(array), *_refuse_lines_outside(array, system))
     refuse([*lines, *forbidden, *refuse_mount(array, goal.mount_at)])
-    steps = tuple(_steps(array, system, goal))
+    installed = array.system.installed
+    steps = boot.steps_for(installed, _steps(array, system, goal))
     refuse(_refuse_ambiguous_edits(array, steps))
     size = disk.size or 0
     sector = disk.limits.logical_block_size or 512
     subject = Subject(disk.path, size, sector, None, array.facts.uuid, None, None, None, "")
     title = f"{array.facts.level} of {format_about(size)}: the same name and mounts after every reboot"
     attention = tuple(_attention(array, system)) if steps else ()
-    return ArrayPlan("persist", subject, title, (), steps, attention, tuple(_notes(array, system, goal)))
+    notes = tuple(_notes(array, system, goal))
+    return ArrayPlan("persist", subject, title, (), steps, attention, notes, installed=installed)
 
 
 def _refuse_ambiguous_edits(array: RunningArray, steps: Sequence[Step]) -> Iterator[Refusal]:

@@ -21,12 +21,20 @@ from aligntool.change import Plan, Said
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.errors import Refusal, Refused, Stopped, failing_as
 from aligntool.linux.files import keep_copy, remove_file, replace_file
-from aligntool.linux.programs import PACKAGES, find_program, run_or_stop, run_program
-from aligntool.linux.sysfs import mounts_now
+from aligntool.linux.installed import has_program, refuse_unusable, run_inside
+from aligntool.linux.programs import (
+    PACKAGES,
+    ProgramResult,
+    find_program,
+    how_ended,
+    run_or_stop,
+    run_program,
+)
+from aligntool.linux.sysfs import Tree, mounts_now
 from aligntool.raid.boot import FSTAB
-from aligntool.raid.commands import command_of, purpose_of
+from aligntool.raid.commands import command_in, command_of, purpose_of
 from aligntool.steps import EditFile, FileStep, Mount, MountStep, Step, SystemStep
-from aligntool.system import parse_fstab, parse_mdadm_conf, uuid_digits
+from aligntool.system import Installed, parse_fstab, parse_mdadm_conf, uuid_digits
 
 # How a step on the system is traced before it begins, applied, and undone. Kinds of steps that need more have
 # a section below; the others only run their command, and have nothing to undo. Commands and purposes:
@@ -49,89 +57,148 @@ class Paths:
 
     root: Path = Path("/")
     state: Path = STATE
+    installed: Installed | None = None  # the system below the root, if its own programs and mounts are meant
 
     def of(self, name: str) -> Path:
-        """Return the path of a file of the system, below the root."""
-        return self.root / name.lstrip("/")
+        """Return the path of a file of the system, below the root. Links in the path of an installed system
+        lead where they would lead once it runs, never out of its folder.
+        """
+        if self.installed is None:
+            return self.root / name.lstrip("/")
+        tree = Tree(str(self.root))
+        folder, _, last = name.rstrip("/").rpartition("/")
+        missing = [last]
+        while (above := tree.real(folder)) is None:
+            folder, _, last = folder.rpartition("/")
+            missing.insert(0, last)
+        found = tree.real(f"{above}/{last}") if len(missing) == 1 else None
+        return Path(f"{self.root}{above}", *missing) if found is None else Path(f"{self.root}{found}")
+
+    def mounted(self, place: str) -> str:
+        """Return where what the system has mounted at this place is mounted now."""
+        return place if self.installed is None else f"{self.installed.root}{place}"
 
 
-def find_system_trace(step: SystemStep) -> dict[str, str]:
+HERE = Paths()
+
+
+def paths_of(plan: Plan) -> Paths:
+    """Return the paths of the system that the plan is for."""
+    return paths_below(plan.installed)
+
+
+def paths_below(installed: Installed | None) -> Paths:
+    return HERE if installed is None else Paths(Path(installed.root), installed=installed)
+
+
+def find_system_trace(step: SystemStep, paths: Paths = HERE) -> dict[str, str]:
     """Return the current state of the system that is needed to undo the step."""
     match step:
         case steps.MakeDirectory(path):
-            missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
+            place = Path(paths.mounted(path))
+            missing = [folder for folder in (place, *place.parents) if not folder.exists()]
             return {"made": str(missing[-1])} if missing else {}  # the topmost
         case steps.SetPartitionType():
             return {"type": _type_now(step)}
-    return {"before": "there"} if _effect(step)[0] else {}
+    return {"before": "there"} if _effect(step, paths)[0] else {}
 
 
-def apply_system(step: SystemStep) -> Iterator[Said]:
+def apply_system(step: SystemStep, paths: Paths = HERE) -> Iterator[Said]:
     """Run the step's command, unless it is in effect already. Raises Stopped with the output of the
     program.
     """
     # systemctl enables units also where systemd does not run, as in a chroot.
-    is_absent = isinstance(step, steps.EnableUnit) and find_program("systemctl") is None
+    is_absent = isinstance(step, steps.EnableUnit) and not _is_installed("systemctl", paths)
     if is_absent or (isinstance(step, steps.ReloadUnits) and not _SYSTEMD.is_dir()):
-        yield Said(f"systemd is not running here, so this is skipped: {shell_words(step)}")
+        yield Said(f"systemd is not running here, so this is skipped: {shell_words(step, paths)}")
         return
     if isinstance(step, steps.PrepareDirectory | steps.BindMount):
         _mount_again(step.mount)
-    if _effect(step)[0]:
-        if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
-            raise Stopped(why, hint=typed("umount", step.path))
+    if isinstance(step, MountStep | steps.MakeDirectory):
+        for why in _led_away(step.path, paths):
+            raise Stopped(why)
+    if _effect(step, paths)[0]:
+        if isinstance(step, Mount) and (why := _other_than_fstab(step.path, paths)):
+            raise Stopped(why, hint=typed("umount", paths.mounted(step.path)))
         yield Said("already done")
         return
     if isinstance(step, steps.BindMount) and is_mounted(step.path):
         text = f"something else than {step.source} is mounted at {step.path}"
         raise Stopped(text, hint=typed("umount", step.path))
-    ended = run_or_stop(*command_of(step))
-    if isinstance(step, MountStep) and not _effect(step)[0]:  # mount(8), nofail: a missing source is no error
-        raise Stopped(f"nothing is mounted at {step.path} after {shell_words(step)}")
+    ended = _run_or_stop(step, command_of(step), paths)
+    # mount(8), nofail: a missing source is no error
+    if isinstance(step, MountStep) and not _effect(step, paths)[0]:
+        raise Stopped(f"nothing is mounted at {paths.mounted(step.path)} after {shell_words(step, paths)}")
     if isinstance(step, steps.CheckInitramfs) and uuid_digits(step.uuid) not in uuid_digits(ended.output):
         printed = ended.output.strip()[-_SHOWN:] or "nothing"
         raise Stopped(f"{purpose_of(step)}: {step.uuid} was not found; printed: {printed}")
 
 
-def undo_system(step: SystemStep, trace: Trace) -> Iterator[Said]:
+def _run_or_stop(step: SystemStep, words: Sequence[str], paths: Paths) -> ProgramResult:
+    """Run a command that does or undoes a step, in an installed system if it is one of its own. Raises
+    Stopped.
+    """
+    if paths.installed is None or not isinstance(step, steps.InstalledStep):
+        return run_or_stop(*(command_in(step, paths.installed) if isinstance(step, Mount) else words))
+    try:
+        ended = run_inside(paths.installed, *words)
+    except Refused as error:
+        raise Stopped(str(error)) from error
+    if ended.code:
+        how = f"{words[0]} {how_ended(ended.code)} in {paths.root}"
+        raise Stopped(f"{how}: {ended.output_tail or 'no error message'}")
+    return ended
+
+
+def _is_installed(program: str, paths: Paths) -> bool:
+    if paths.installed is not None:
+        return has_program(paths.installed, program)
+    return find_program(program) is not None
+
+
+def undo_system(step: SystemStep, trace: Trace, paths: Paths = HERE) -> Iterator[Said]:
     """Undo the mount, swap, unit, type or directory of a step, if the step made it."""
-    in_effect, command, text = _effect(step)
+    in_effect, command, text = _effect(step, paths)
     if isinstance(step, steps.SetPartitionType):
         old = trace.get("type")  # restored only while the partition has the type that the step gave it
         if old and _same_type(_type_now(step), step.type_code) and not _same_type(old, step.type_code):
             run_or_stop(*command_of(replace(step, type_code=old)))
             yield Said(f"partition {step.partition} of {step.disk} has its old type again")
     elif isinstance(step, steps.MakeDirectory) and "made" in trace:
-        yield from _remove_directories(step, trace)
+        yield from _remove_directories(step, trace, paths)
     elif isinstance(step, steps.PrepareDirectory):
         return  # it goes with its file system
     elif in_effect and "before" not in trace:
-        if isinstance(step, Mount) and (why := _other_than_fstab(step.path)):
+        if isinstance(step, Mount) and (why := _other_than_fstab(step.path, paths)):
             yield Said(f"{why}; it stays mounted")
-        else:
+        elif isinstance(step, Mount):
             run_or_stop(*command)
+            yield Said(text)
+        else:
+            _run_or_stop(step, command, paths)
             yield Said(text)
 
 
-def shell_words(step: SystemStep) -> str:
-    return " ".join(command_of(step))
+def shell_words(step: SystemStep, paths: Paths = HERE) -> str:
+    return " ".join(command_in(step, paths.installed))
 
 
 def is_in_effect(step: FileStep | SystemStep, paths: Paths) -> bool:
     """Return whether the step would change nothing now; False also means unknown."""
     if not isinstance(step, FileStep):
-        return _effect(step)[0]
+        return _effect(step, paths)[0]
     with suppress(OSError, Refused):
         before = _read(find_file(paths, step.path))
         return before is not None and edited(before, step) == before
     return False
 
 
-def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
+def _effect(step: SystemStep, paths: Paths) -> tuple[bool, tuple[str, ...], str]:
     """Return whether the step is in effect now, the command that undoes it, and the message for that."""
     match step:
         case Mount(path):
-            return is_mounted(path), ("umount", path), f"{path} is unmounted"
+            place = paths.mounted(path)
+            return is_mounted(place), ("umount", place), f"{place} is unmounted"
         case steps.PrepareDirectory():
             return _is_prepared(step), (), ""
         case steps.BindMount(path, source):
@@ -139,12 +206,20 @@ def _effect(step: SystemStep) -> tuple[bool, tuple[str, ...], str]:
         case steps.Swapon(uuid):
             return _is_swap(uuid), ("swapoff", "-U", uuid), "the swap space is no longer used"
         case steps.EnableUnit(unit):
-            enabled = run_program("systemctl", "is-enabled", unit, only_reads=True).code == 0
-            return enabled, ("systemctl", "disable", unit), f"{unit} is disabled"
+            return _is_enabled(unit, paths), ("systemctl", "disable", unit), f"{unit} is disabled"
     return False, (), ""
 
 
 # Mount, Swapon, EnableUnit
+
+
+def _is_enabled(unit: str, paths: Paths) -> bool:
+    words = ("systemctl", "is-enabled", unit)
+    if paths.installed is None:
+        return run_program(*words, only_reads=True).code == 0
+    with suppress(Refused):
+        return run_inside(paths.installed, *words, only_reads=True).code == 0
+    return False
 
 
 def is_mounted(place: str) -> bool:
@@ -169,15 +244,33 @@ def _is_bound(place: str, source: str) -> bool:
     return False
 
 
+def _led_away(place: str, paths: Paths) -> Iterator[str]:
+    """Yield why a mount point of an installed system cannot be used from outside: a link in its path would
+    lead out of the folder, and in a chroot the kernel's own folders are others.
+    """
+    if paths.installed is None:
+        return
+    root = paths.installed.root
+    if Path(place).parts[1] in ("dev", "proc", "run", "sys"):
+        yield f"{place} is in a folder that the running system {root} has its own of"
+    for path in (Path(place), *Path(place).parents, Path(FSTAB)):
+        if os.path.islink(f"{root}{path}"):  # noqa: PTH114
+            yield f"{path} is a symbolic link in {root}: use the path that it leads to"
+
+
 def refuse_mount_point(step: MountStep, paths: Paths) -> Iterator[str]:
     """Yield why the mount point cannot be used, a sentence each."""
-    place = step.path
+    led_away = list(_led_away(step.path, paths))
+    if led_away:
+        yield from led_away
+        return
+    place = paths.mounted(step.path)
     real = os.path.realpath(place)
     if isinstance(step, steps.BindMount) and real != place:
         # systemd.mount(5): a mount unit refuses a path with a symbolic link
         yield f"{place} leads to {real}, which has to be named instead"
         return
-    unit = _mount_unit(place)
+    unit = _mount_unit(step.path)
     if unit and os.path.lexists(paths.of(f"{_UNITS}/{unit}")):  # systemd.unit(5), UNIT FILE LOAD PATH
         yield f"{_UNITS}/{unit} is a mount unit, which at boot is used instead of the line in fstab"
     if is_mounted(place):
@@ -226,11 +319,13 @@ def _uuid_at(place: str) -> str:
     return found[-1] if found else ""
 
 
-def _other_than_fstab(place: str) -> str:
+def _other_than_fstab(place: str, paths: Paths = HERE) -> str:
     """Return a sentence if another file system is mounted than fstab has there; "" if it is that one, or
     unknown.
     """
-    source = run_program("findmnt", "--fstab", "--noheadings", "--output", "SOURCE", place).output.strip()
+    fstab = ("--fstab",) if paths.installed is None else ("--tab-file", str(paths.of(FSTAB)))
+    source = run_program("findmnt", *fstab, "--noheadings", "--output", "SOURCE", place).output.strip()
+    place = paths.mounted(place)
     mounted = _uuid_at(place)
     wanted = source.removeprefix("UUID=")
     if wanted == source or not mounted or wanted.lower() == mounted.lower():
@@ -271,12 +366,12 @@ def _is_swap(uuid: str) -> bool:
     return uuid.lower() in active.output.lower().split()
 
 
-def is_started_by_fstab(step: Step, uuids: Collection[str]) -> bool:
+def is_started_by_fstab(step: Step, uuids: Collection[str], paths: Paths) -> bool:
     """Return whether a mount or swap is active whose step never began: the machine was rebooted with its line
     in fstab. Only mounts of file systems with these UUIDs count.
     """
     if isinstance(step, MountStep):
-        return _uuid_at(step.path).lower() in {uuid.lower() for uuid in uuids}
+        return _uuid_at(paths.mounted(step.path)).lower() in {uuid.lower() for uuid in uuids}
     return isinstance(step, steps.Swapon) and _is_swap(step.uuid)
 
 
@@ -336,10 +431,10 @@ def refuse_unknown_names(step: steps.PrepareDirectory) -> Iterator[Refusal]:
 # MakeDirectory
 
 
-def _remove_directories(step: steps.MakeDirectory, trace: Trace) -> Iterator[Said]:
+def _remove_directories(step: steps.MakeDirectory, trace: Trace, paths: Paths) -> Iterator[Said]:
     """Remove the directories that the step made, from the innermost outwards, while they are empty."""
-    folder = Path(step.path)
     made = Path(trace["made"])
+    folder = Path(paths.mounted(step.path))
     with suppress(OSError):
         while made == folder or made in folder.parents:
             folder.rmdir()
@@ -377,6 +472,18 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
         yield Refusal("initramfs-hooks", CONF, text, f"put {HOOK} before filesystems in HOOKS of {CONF}")
 
 
+def refuse_installed(names: Collection[str], installed: Installed) -> Iterator[Refusal]:
+    """Yield why the programs of an installed system cannot be run, or a reason for each that it lacks."""
+    unusable = list(refuse_unusable(installed))
+    if unusable:
+        yield from unusable
+        return
+    for name in sorted(names):
+        if not has_program(installed, name):
+            package = f"install the package {PACKAGES.get(name, name)} there"
+            yield Refusal("not-installed", name, f"{name} is not installed in {installed.root}", package)
+
+
 def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
     """Yield a reason for each program that is not installed."""
     for name in sorted(names):
@@ -389,7 +496,7 @@ def missing_programs(names: Collection[str]) -> Iterator[Refusal]:
 # does not stop the undo: the array has to be removed, whatever is wrong with a boot image.
 
 
-def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
+def reload_restored(index: int, plan: Plan, traces: Traces, paths: Paths = HERE) -> Iterator[Said]:
     """Have systemd read a restored file again, as it read the edited one; for consecutive edits, only once
     all are restored. Boot images come last: `rebuild_restored`.
     """
@@ -402,29 +509,28 @@ def reload_restored(index: int, plan: Plan, traces: Traces) -> Iterator[Said]:
     for number in takewhile(lambda number: isinstance(plan.steps[number], SystemStep), after_edits):
         step = plan.steps[number]
         if isinstance(step, steps.ReloadUnits):
-            yield from _repeat(number, step, traces)
+            yield from _repeat(number, step, traces, paths)
 
 
-def rebuild_restored(plan: Plan, traces: Traces) -> Iterator[Said]:
+def rebuild_restored(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     """Rebuild the boot images, once the array is removed: Debian's hook writes every running array into an
     image whose mdadm.conf names none.
     """
     changed = [index for index, trace in traces.items() if "after" in trace]
     for number, step in plan.numbered(steps.RebuildInitramfs):
         if any(edit < number for edit in changed):
-            yield from _repeat(number, step, traces)
+            yield from _repeat(number, step, traces, paths)
 
 
-def _repeat(index: int, step: SystemStep, traces: Traces) -> Iterator[Said]:
+def _repeat(index: int, step: SystemStep, traces: Traces, paths: Paths) -> Iterator[Said]:
     if index not in traces:
         return
-    yield Said(f"{purpose_of(step)}: {shell_words(step)}")
+    words = shell_words(step, paths)
+    yield Said(f"{purpose_of(step)}: {words}")
     try:
-        yield from apply_system(step)
+        yield from apply_system(step, paths)
     except (Refused, Stopped) as error:
-        yield Said(
-            f"that failed; lines of the array may remain: run {shell_words(step)} again later: {error}"
-        )
+        yield Said(f"that failed; lines of the array may remain: run {words} again later: {error}")
 
 
 # Editing and restoring the text files of the system.

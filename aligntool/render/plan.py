@@ -23,6 +23,7 @@ from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
 from aligntool.render.json import document_text
 from aligntool.render.lines import EMPTY, Line, Style, columns, fits, paragraph, plain, stacked, step_line
+from aligntool.system import Installed
 from aligntool.units import Extent, counted, format_about, format_size, format_start, listed, time_words
 
 # The steps of array plans in words.
@@ -90,12 +91,12 @@ def _running_details(step: _RunningStep) -> Iterator[str]:
         yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
 
 
-def array_details(step: steps.ArrayStep) -> Iterator[str]:
+def array_details(step: steps.ArrayStep, installed: Installed | None = None) -> Iterator[str]:
     """Yield the details of a step: the identity of a drive, lines of a file, commands."""
     if isinstance(step, steps.MakeArray) and step.zeroed:
         yield from _zeroing_details(step)
     if isinstance(step, raid_commands.ProgramStep):
-        yield f"$ {shell_line(raid_commands.command_of(step))}"
+        yield f"$ {shell_line(raid_commands.command_in(step, installed))}"
         if isinstance(step, steps.CheckInitramfs):
             yield f"its output must contain {step.uuid}"
         return
@@ -258,10 +259,12 @@ TableStep = (
 )
 
 
-def step_details(step: steps.Step, *, sector_size: int) -> Iterator[str]:
-    """Yield the bytes that a step reads and writes, as offsets on the disk."""
+def step_details(step: steps.Step, *, sector_size: int, installed: Installed | None = None) -> Iterator[str]:
+    """Yield the bytes that a step reads and writes, as offsets on the disk, and its commands. `installed`: as
+    in the plan.
+    """
     if isinstance(step, steps.ArrayStep):
-        yield from array_details(step)
+        yield from array_details(step, installed)
     elif isinstance(step, ContentStep):
         yield from _content_details(step)
     else:
@@ -635,7 +638,10 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     for _, group in groupby(enumerate(plan.steps, 1), key=lambda step: (type(step[1]), _has_own_line(step))):
         numbers, same = zip(*group, strict=True)
         rows.append(
-            (f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}", _title_of_all(same))
+            (
+                f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
+                _place_words(plan, same[0]) + _title_of_all(same),
+            )
         )
         if isinstance(same[0], steps.CopyContent) and same[0].partition in sizes:
             rows[-1] = (rows[-1][0], f"{rows[-1][1]}: {format_about(sizes[same[0].partition])}")
@@ -645,6 +651,16 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
     if any(isinstance(step, steps.FileStep) for step in plan.steps):
         text = f"  The old version of a file is kept next to it, with {BACKUP} at the end of its name."
         yield from paragraph(text, width, "  ", Style.DIM)
+
+
+def _place_words(plan: Plan, step: steps.Step) -> str:
+    """Return where a step is done, if the plan is for an installed system."""
+    if plan.installed is None:
+        return ""
+    root = plan.installed.root
+    if isinstance(step, steps.Mount):
+        return f"here, below {root}: "
+    return f"in {root}: " if isinstance(step, steps.InstalledStep) else "here: "
 
 
 def _has_own_line(numbered: tuple[int, steps.Step]) -> int:
@@ -693,8 +709,10 @@ def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
     digits = len(str(len(plan.steps)))
     indent = " " * (digits + 4)
     for index, step in enumerate(plan.steps):
-        yield from paragraph(f"  {index + 1:>{digits}}. {step_title(step)}", width, indent)
-        for detail in step_details(step, sector_size=plan.disk.sector_size):
+        yield from paragraph(
+            f"  {index + 1:>{digits}}. {_place_words(plan, step)}{step_title(step)}", width, indent
+        )
+        for detail in step_details(step, sector_size=plan.disk.sector_size, installed=plan.installed):
             yield from paragraph(indent + detail, width, indent + "  ", Style.DIM)
         for command in commands.get(index, ()):
             yield ((indent + "$ ", Style.DIM), (command, Style.PLAIN))
@@ -744,6 +762,9 @@ def raid_plan_lines(
     for note in plan.notes:
         if note.startswith(READY):
             yield from paragraph(f"  {note}", width)
+    if plan.installed is not None:
+        text = f"  for the system in {plan.installed.root} ({plan.installed.file_system})"
+        yield from paragraph(f"{text}: its files, its programs in a chroot", width, "  ")
     yield EMPTY
     if members:
         is_read = not any(sentence.startswith(NOT_READ) for sentence in plan.unchecked)
@@ -811,6 +832,9 @@ def _made_values(plan: Plan, members: Sequence[steps.MakeMember]) -> Iterator[tu
                     "content",
                     step.kind if step.device == plan.disk.path else f"{step.kind} on {step.device}",
                 )
+            case steps.Mount() if plan.installed:
+                now = f"{plan.installed.root}{step.path}"
+                yield "mounted", f"at {now} now, and at {step.path} whenever that system boots"
             case steps.Mount():
                 yield "mounted", f"at {step.path}, now and at every boot"
             case steps.BindMount():
