@@ -548,9 +548,8 @@ def array_status(record: Record) -> Status:
         state = "a layer is being changed in place: do not open, repair or partition it"
     sentences = [state if record.forward else "it was being rolled back"]
     if plan.installed is not None:
-        where = f"{plan.installed.root}, where {plan.installed.file_system} has to be mounted again"
-        sentences.append(f"its files are those of the system in {where}")
-    files = [step.path for step in plan.steps if isinstance(step, FileStep)]
+        sentences.append(f"system: {plan.installed.root}, on {plan.installed.file_system}")
+    files = [paths_of(plan).mounted(step.path) for step in plan.steps if isinstance(step, FileStep)]
     lists = {"members": plan.members, "files": files, "record": [str(record.file)]}
     sentences += [f"{word}: {', '.join(names)}" for word, names in lists.items() if names]
     return Status("unfinished", tuple(sentences), plan, record.position, forward=record.forward)

@@ -207,7 +207,8 @@ def question_lines(plan: Plan, *, width: int) -> Iterator[Line]:
 def _written_to(plan: Plan) -> str:
     """Return what is written to: the disk, or the drives of an array and files of the system."""
     drives = dict.fromkeys(step.disk.path for step in plan.steps if isinstance(step, DriveStep))
-    files = dict.fromkeys(step.path for step in plan.steps if isinstance(step, FileStep))
+    root = plan.installed.root if plan.installed else ""
+    files = dict.fromkeys(f"{root}{step.path}" for step in plan.steps if isinstance(step, FileStep))
     return ", ".join((*drives, *files)) or plan.disk.path
 
 

@@ -632,10 +632,11 @@ def edit_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
     before = _read(file)
     after = edited(before or b"", step)
     if before == after:
-        yield Said(f"{step.path} already has its lines")
+        yield Said(f"{paths.mounted(step.path)} already has its lines")
         return
     if isinstance(step, EditFile) and (why := _unplanned_text(step, before or b"", after)):
-        raise Stopped(f"{step.path} was changed since the plan was made: {why}; it is left as it is")
+        name = paths.mounted(step.path)
+        raise Stopped(f"{name} was changed since the plan was made: {why}; it is left as it is")
     with failing_as(Stopped, f"{file} cannot be written"):
         if before is not None and (backup := backup_of(step, paths, trace)):
             keep_copy(file, backup)  # if it exists by now, this step wrote it before it was interrupted
@@ -680,13 +681,13 @@ def restore_file(step: FileStep, paths: Paths, trace: Trace) -> Iterator[Said]:
             remove_file(file) if before is None else replace_file(file, before)
         except (OSError, ValueError) as error:
             raise Stopped(f"{file} cannot be restored: {error}") from error
-        yield Said(f"{step.path} is restored")
+        yield Said(f"{paths.mounted(step.path)} is restored")
     elif now != _before(trace):  # equal if the step was interrupted before it wrote anything but the backup
         left = isinstance(step, EditFile) and any(
             line.encode() in (now or b"").splitlines() for line in step.lines
         )
         own = f"; remove by hand: {' / '.join(step.lines)}" if left else ""
-        yield Said(f"{step.path} was changed since, so it is left as it is{own}")
+        yield Said(f"{paths.mounted(step.path)} was changed since, so it is left as it is{own}")
         return  # the backup may be the only copy of its former content
     # Remove the backup only if it equals the file before this step.
     backup = backup_of(step, paths, trace)
@@ -788,4 +789,4 @@ def backup_messages(plan: Plan, traces: Traces, paths: Paths) -> Iterator[Said]:
     for index, trace in sorted(traces.items()):
         step = plan.steps[index]
         if isinstance(step, FileStep) and (backup := backup_of(step, paths, trace)):
-            yield Said(f"the former content of {step.path} is kept as {backup}")
+            yield Said(f"the former content of {paths.mounted(step.path)} is kept as {backup}")

@@ -640,7 +640,7 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
         rows.append(
             (
                 f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}",
-                _place_words(plan, same[0]) + _title_of_all(same),
+                place_words(plan, same[0]) + _title_of_all(same),
             )
         )
         if isinstance(same[0], steps.CopyContent) and same[0].partition in sizes:
@@ -653,7 +653,7 @@ def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:
         yield from paragraph(text, width, "  ", Style.DIM)
 
 
-def _place_words(plan: Plan, step: steps.Step) -> str:
+def place_words(plan: Plan, step: steps.Step) -> str:
     """Return where a step is done, if the plan is for an installed system."""
     if plan.installed is None:
         return ""
@@ -710,7 +710,7 @@ def step_lines(plan: Plan, commands: Commands, width: int) -> Iterator[Line]:
     indent = " " * (digits + 4)
     for index, step in enumerate(plan.steps):
         yield from paragraph(
-            f"  {index + 1:>{digits}}. {_place_words(plan, step)}{step_title(step)}", width, indent
+            f"  {index + 1:>{digits}}. {place_words(plan, step)}{step_title(step)}", width, indent
         )
         for detail in step_details(step, sector_size=plan.disk.sector_size, installed=plan.installed):
             yield from paragraph(indent + detail, width, indent + "  ", Style.DIM)

@@ -38,7 +38,7 @@ from aligntool.render.lines import (
     stacked,
     wrapped,
 )
-from aligntool.render.plan import partition_of, sector_words, size_words, step_title, undo_title
+from aligntool.render.plan import partition_of, place_words, sector_words, size_words, step_title, undo_title
 from aligntool.steps import CloseJournal, WriteJournal
 from aligntool.units import counted, format_about, format_size, time_words
 
@@ -153,7 +153,8 @@ def event_json(plan: Plan, event: Event) -> str:
     step = plan.steps[event.index] if 0 <= event.index < len(plan.steps) else None
     details: dict[str, Value] = {"index": event.index, "number": event.index + 1}
     details |= {"step": step_name(step) if step else None}
-    details |= {"partition": partition_of(step) if step else None, "title": step_title(step) if step else ""}
+    title = place_words(plan, step) + step_title(step) if step else ""
+    details |= {"partition": partition_of(step) if step else None, "title": title}
     return _line({"event": name, **details, **copied})
 
 
@@ -336,7 +337,9 @@ def _event_reporter(
         match event:
             case StepBegun():
                 index = event.index
-                title = title_of(plan.steps[index]) if 0 <= index < len(plan.steps) else "step"
+                title = "step"
+                if 0 <= index < len(plan.steps):
+                    title = place_words(plan, plan.steps[index]) + title_of(plan.steps[index])
                 place = f"{index + 1}/{len(plan.steps)}"
                 if back:
                     place = f"{len(_remaining_steps(plan, index, back=True))} left: step {index + 1},"
@@ -422,7 +425,8 @@ def status_lines(disk: str, found: Status, *, width: int, type_next: Sequence[st
             left = len(_remaining_steps(plan, found.step, back=True))
             still = "" if found.forward else f" ({counted(left, 'step')} left)"
             step = f"step {found.step + 1} of {len(plan.steps)}{still}"
-            yield from paragraph(f"  {way}: {step}, {title_of(plan.steps[found.step])}", width)
+            title = place_words(plan, plan.steps[found.step]) + title_of(plan.steps[found.step])
+            yield from paragraph(f"  {way}: {step}, {title}", width)
     if found.state == "in-flight" and plan is not None and found.total:
         place = "at their new place" if found.forward else "at their old place again"
         moved = found.done if found.forward else found.total - found.done
@@ -513,7 +517,8 @@ def remaining_step_lines(found: Status, *, back: bool, width: int) -> Iterator[L
     yield plain(f"  {counted(len(numbers), 'step')} to {'undo' if back else 'take'}:")
     title_of = undo_title if back else step_title
     for number in numbers:
-        yield from paragraph(f"  {number + 1:3}. {title_of(plan.steps[number])}", width, "       ")
+        title = place_words(plan, plan.steps[number]) + title_of(plan.steps[number])
+        yield from paragraph(f"  {number + 1:3}. {title}", width, "       ")
 
 
 def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = ()) -> str:

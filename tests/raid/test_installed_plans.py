@@ -1,12 +1,16 @@
 """Plans for a system that is installed below a folder: its paths, and what is done there and what here."""
 
+import json
 import re
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayPlan, array_plan, from_json, to_json
+from aligntool.change import ArrayPlan, StepBegun, array_plan, from_json, to_json
+from aligntool.cli.arrays import array_status
+from aligntool.cli.run_change import question_lines
 from aligntool.errors import Refused
 from aligntool.inventory import Inventory, of_system
 from aligntool.linux.system import RECORDS
@@ -17,6 +21,7 @@ from aligntool.raid.running import PersistGoal, plan_persist
 from aligntool.raid.steps_system import Paths, find_file, paths_of
 from aligntool.render.lines import text_of
 from aligntool.render.plan import raid_plan_lines
+from aligntool.render.progress import progress_json, remaining_step_lines, status_lines
 from aligntool.steps import CheckInitramfs, EditFile, EnableUnit, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.system import Installed
 from tests.audit.array_builders import image, lines, machine, system
@@ -70,6 +75,23 @@ def test_the_plan_says_of_each_step_whether_it_is_done_there_or_here() -> None:
         assert "at /mnt/srv/data now, and at /srv/data whenever that system boots" in shown
         plain = "".join(text_of(raid_plan_lines(created(installed=False), width=200, verbose=verbose)))
         assert "here" not in plain.partition("Steps")[2].partition("Afterwards")[0]
+
+
+def test_progress_status_and_the_question_name_the_files_below_the_folder(tmp_path: Path) -> None:
+    plan = created()
+    at = next(number for number, step in plan.numbered(EditFile))
+    status = array_status(Record(tmp_path / "x.json", plan, at))
+    shown = "".join(
+        text_of([*status_lines("md", status, width=500), *remaining_step_lines(status, back=True, width=500)])
+    )
+    assert "in /mnt: edit /etc/mdadm/mdadm.conf" in shown and "files: /mnt/etc/mdadm/mdadm.conf, " in shown
+    assert f"system: /mnt, on {INSTALLED.file_system}" in shown
+    asked = "".join(text_of(question_lines(plan, width=500)))
+    assert "/mnt/etc/fstab" in asked and " /etc/fstab" not in asked
+    events = StringIO()
+    with progress_json(plan, events) as on_event:
+        on_event(StepBegun(at))
+    assert json.loads(events.getvalue().splitlines()[-1])["title"].startswith("in /mnt: edit /etc/mdadm/mdadm.conf")
 
 
 def test_the_record_and_the_saved_plan_name_the_system(tmp_path: Path) -> None:
