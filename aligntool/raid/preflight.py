@@ -183,5 +183,5 @@ def _refuse_taken_places(step: steps.EditFile, text: str, paths: Paths) -> Itera
 def _hint_for_free_place(place: str, paths: Paths) -> str:
     """Return the option for a mount point that neither exists nor is in fstab."""
     named = {word for line in text_of(FSTAB, paths).splitlines() for word in line.split()[1:2]}
-    free = free_mount_point(place, lambda path: path in named or os.path.lexists(path))
+    free = free_mount_point(place, lambda path: path in named or os.path.lexists(paths.mounted(path)))
     return f"--mount {shell_word(free)}"

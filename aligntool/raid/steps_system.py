@@ -472,13 +472,13 @@ def refuse_hooks(step: steps.RebuildInitramfs, paths: Paths) -> Iterator[Refusal
         yield Refusal("initramfs-hooks", CONF, text, f"put {HOOK} before filesystems in HOOKS of {CONF}")
 
 
-def refuse_installed(names: Collection[str], installed: Installed) -> Iterator[Refusal]:
+def refuse_installed(names: frozenset[str], installed: Installed) -> Iterator[Refusal]:
     """Yield why the programs of an installed system cannot be run, or a reason for each that it lacks."""
     unusable = list(refuse_unusable(installed))
     if unusable:
         yield from unusable
         return
-    for name in sorted(names):
+    for name in sorted(names - {"systemctl"}):  # without systemd, nothing would read the unit
         if not has_program(installed, name):
             package = f"install the package {PACKAGES.get(name, name)} there"
             yield Refusal("not-installed", name, f"{name} is not installed in {installed.root}", package)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayPlan, StepBegun, array_plan, from_json, to_json
+from aligntool.change import (
+    ArrayPlan,
+    StepBegun,
+    array_plan,
+    from_json,
+    plan_with_request,
+    request_in_document,
+    to_json,
+)
 from aligntool.cli.arrays import array_status
 from aligntool.cli.run_change import question_lines
 from aligntool.errors import Refused
@@ -26,6 +34,7 @@ from aligntool.steps import CheckInitramfs, EditFile, EnableUnit, Mount, Rebuild
 from aligntool.system import Installed
 from tests.audit.array_builders import image, lines, machine, system
 from tests.raid.builders import drives, goal, judged
+from tests.schemas import check
 
 INSTALLED = Installed("/mnt", "ext4 11111111-2222-4333-8444-555555555555 /")
 BELOW = replace(system(), installed=INSTALLED)
@@ -97,6 +106,10 @@ def test_progress_status_and_the_question_name_the_files_below_the_folder(tmp_pa
 def test_the_record_and_the_saved_plan_name_the_system(tmp_path: Path) -> None:
     plan = created()
     assert array_plan(from_json(to_json(plan))) == plan and plan.installed == INSTALLED
+    text = plan_with_request(plan, "persist", asked := PersistGoal(None, "/srv/data", "/mnt"))
+    check(json.loads(text))
+    assert request_in_document(text, "persist", PersistGoal) == asked
+    assert "root" not in plan_with_request(created(installed=False), "persist", PersistGoal())
     record = Record(tmp_path / "record.json", plan)
     save(record)
     assert read_record(record.file).plan.installed == INSTALLED
