@@ -66,13 +66,10 @@ class Paths:
         if self.installed is None:
             return self.root / name.lstrip("/")
         tree = Tree(str(self.root))
-        folder, _, last = name.rstrip("/").rpartition("/")
-        missing = [last]
-        while (above := tree.real(folder)) is None:
-            folder, _, last = folder.rpartition("/")
-            missing.insert(0, last)
-        found = tree.real(f"{above}/{last}") if len(missing) == 1 else None
-        return Path(f"{self.root}{above}", *missing) if found is None else Path(f"{self.root}{found}")
+        there = Path(name)
+        while (found := tree.real(str(there))) is None:
+            there = there.parent
+        return Path(f"{self.root}{found}", Path(name).relative_to(there))
 
     def mounted(self, place: str) -> str:
         """Return where what the system has mounted at this place is mounted now."""
@@ -251,8 +248,8 @@ def _led_away(place: str, paths: Paths) -> Iterator[str]:
     if paths.installed is None:
         return
     root = paths.installed.root
-    if Path(place).parts[1] in ("dev", "proc", "run", "sys"):
-        yield f"{place} is in a folder that the running system {root} has its own of"
+    if Path(place).parts[1:2] in (("dev",), ("proc",), ("run",), ("sys",)):
+        yield f"{place} is in a folder of the kernel, in place of which its programs see that of this machine"
     for path in (Path(place), *Path(place).parents, Path(FSTAB)):
         if os.path.islink(f"{root}{path}"):  # noqa: PTH114
             yield f"{path} is a symbolic link in {root}: use the path that it leads to"
