@@ -9,7 +9,7 @@ from tests.conftest import run
 from tests.mover.loop_mounts import looped, mounted
 
 PROGRAMS = ("env", "sh", "true", "cat", "ls", "grep", "mkdir", "readlink", "sleep", "touch", "mount")
-FOLDERS = ("dev", "proc", "sys", "run", "tmp", "boot", "srv", "etc/mdadm", "usr/bin", "usr/sbin")
+FOLDERS = ("dev", "proc", "sys", "run", "tmp", "boot", "srv", "etc/mdadm", "usr/bin", "usr/sbin", "usr/local/lib")
 # What Debian's program does, for an image that is a copy of mdadm.conf.
 UPDATE_INITRAMFS = """#!/usr/bin/sh
 cat /etc/mdadm/mdadm.conf > /boot/image

@@ -20,6 +20,7 @@ from aligntool.linux.sysfs import LIVE, Tree, mounts_now
 from aligntool.linux.system import read_system, read_unfinished
 from aligntool.system import Installed, System, TableLine
 
+_LOOK = typed("lsblk", "-o", "NAME,FSTYPE,UUID,MOUNTPOINTS")
 _HOSTNAME = "/etc/hostname"
 _KERNEL = "/proc/sys/kernel/osrelease"
 _FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -36,30 +37,28 @@ def find_installed(folder: str) -> Installed:
     root = os.path.realpath(folder)
     if root == "/":
         raise Refused("/ is the running system", hint="omit --root", code="invalid-option", subject="--root")
-    look = typed("findmnt", root)
     words = ("findmnt", "--noheadings", "--pairs", "--output", "FSTYPE,UUID,FSROOT", "--mountpoint", root)
     lines = run_program(*words).output.splitlines()
     if not lines:
         text = f"nothing is mounted at {root}, so no system is installed below it"
-        raise Refused(text, hint=look, code="no-system", subject=root)
+        raise Refused(text, hint=_LOOK, code="no-system", subject=root)
     found = dict(_PAIR.findall(lines[-1]))  # the topmost
     if not found.get("UUID"):
         text = f"what is mounted at {root} has no UUID, by which an interrupted change would find it again"
-        raise Refused(text, hint=look, code="no-system", subject=root)
+        raise Refused(text, hint=_LOOK, code="no-system", subject=root)
     return Installed(root, f"{found['FSTYPE']} {found['UUID']} {found['FSROOT']}")
 
 
 def refuse_other_system(installed: Installed) -> None:
     """Raise Refused unless the file system that a change was begun on is still, or again, mounted there."""
     text = f"{installed.root} is not mounted as it was, with {installed.file_system}"
-    hint = typed("findmnt", installed.root)
     try:
         found = find_installed(installed.root)
     except Refused as error:
-        raise Refused(f"{text}; {error}", hint=hint, code="no-system", subject=installed.root) from error
+        raise Refused(f"{text}; {error}", hint=_LOOK, code="no-system", subject=installed.root) from error
     if found != installed:
         text = f"{text}, and {found.file_system} is there now"
-        raise Refused(text, hint=hint, code="no-system", subject=installed.root)
+        raise Refused(text, hint=_LOOK, code="no-system", subject=installed.root)
 
 
 def read_installed(installed: Installed, *, images: bool = True) -> System:
@@ -94,7 +93,7 @@ def refuse_incomplete(installed: Installed, fstab: Sequence[TableLine]) -> Itera
         is_part = _NEEDED.fullmatch(line.place) and not {"noauto", "nofail"} & set(line.options)
         if is_part and place not in mounted:
             text = f"its fstab mounts {line.spec} at {line.place}, and nothing is mounted at {place}"
-            yield Refusal("no-system", place, text, typed("findmnt", "--tab-file", table))
+            yield Refusal("no-system", place, text, typed("cat", table))
 
 
 def refuse_unusable(installed: Installed) -> Iterator[Refusal]:
@@ -109,7 +108,7 @@ def refuse_unusable(installed: Installed) -> Iterator[Refusal]:
         why = str(error)
     if ended is None or ended.code:
         text = f"the programs of the system below {installed.root} cannot be run here: {why}"
-        yield Refusal("no-system", installed.root, text, typed("chroot", installed.root, "/bin/true"))
+        yield Refusal("no-system", installed.root, text, typed("file", f"{installed.root}/usr/bin/env"))
 
 
 def has_program(installed: Installed, name: str) -> bool:

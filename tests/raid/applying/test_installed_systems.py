@@ -1,17 +1,21 @@
 """Steps for a system below a folder: done there, undone there, continued after a kill, and nowhere else."""
 
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aligntool.change import ArrayPlan, StepBegun
-from aligntool.errors import Stopped
+from aligntool.errors import Refused, Stopped
 from aligntool.linux.installed import find_installed
 from aligntool.raid.apply import apply_record, begin, undo_record
-from aligntool.raid.record import find_records
+from aligntool.raid.record import find_records, lock_state
 from aligntool.raid.steps_system import Paths, is_in_effect, refuse_mount_point
 from aligntool.steps import EditFile, MakeDirectory, Mount, RebuildInitramfs
 from tests.conftest import run, unmount
@@ -107,6 +111,35 @@ def test_a_failed_program_stops_with_its_output(plan: ArrayPlan, paths: Paths, r
     with pytest.raises(Stopped, match=f"update-initramfs failed with exit code 7 in {root}: no room"):
         list(apply_record(begin(plan, paths), plan, paths))
     assert len(find_records(paths.state)) == 1
+
+
+_LOCKED = """import sys
+from pathlib import Path
+from aligntool.linux.installed import find_installed, run_inside
+from aligntool.raid.record import lock_state
+with lock_state(Path(sys.argv[2])):
+    installed = find_installed(sys.argv[1])
+    run_inside(installed, "sh", "-c", "touch /boot/begun; while [ ! -e /boot/end ]; do sleep 0.1; done")
+"""
+
+
+def test_a_program_that_outlives_a_kill_keeps_the_records_locked(root: Path, tmp_path: Path) -> None:
+    """Otherwise a resume would run the same program beside it."""
+    child = subprocess.Popen([sys.executable, "-c", _LOCKED, root, tmp_path / "state"])
+    end = time.monotonic() + 60
+    while not (root / "boot/begun").exists():
+        assert child.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    child.kill()
+    child.wait()
+    with pytest.raises(Refused), lock_state(tmp_path / "state"):
+        pass
+    (root / "boot/end").touch()
+    while time.monotonic() < end:
+        with suppress(Refused), lock_state(tmp_path / "state"):
+            return
+        time.sleep(0.1)
+    pytest.fail("still locked")
 
 
 def test_a_mount_point_through_a_link_is_refused_and_never_made(plan: ArrayPlan, paths: Paths, root: Path) -> None:
