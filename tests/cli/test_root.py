@@ -32,8 +32,8 @@ def drives(sparse: Callable[..., Path], loop: Callable[..., Path]) -> list[Path]
 
 
 def plan(root: Path, drives: list[Path], *more: str, code: int | None = 0) -> str:
-    words = ("raid", "create", "--dry-run", "--level", "1", "--spare-end", "1MiB", "--root", root, *drives, *more)
-    done = run_aligntool(*words, code=code)
+    given: tuple[str | Path, ...] = ("--spare-end", "1MiB", "--root", root, *drives, *more)
+    done = run_aligntool("raid", "create", "--dry-run", "--level", "1", *given, code=code)
     return " ".join((done.stdout + done.stderr).split())
 
 
@@ -91,7 +91,7 @@ def test_what_only_the_running_system_can_do_is_refused(root: Path, drives: list
     assert "without --root" in " ".join(said.split())
 
 
-def test_folders_that_are_no_system_are_refused(tmp_path: Path, root: Path) -> None:
+def test_a_folder_without_a_system_is_refused(tmp_path: Path, root: Path) -> None:
     refused = {tmp_path: "nothing is mounted at", root / "etc": "nothing is mounted", Path("/"): "the running system"}
     for folder, text in refused.items():
         done = run_aligntool("raid", "persist", "--dry-run", "--root", folder, "md127", code=3)
