@@ -141,7 +141,6 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     """Finish or roll back an unfinished array. Return its plan with current names. Raises Refused and
     Stopped.
     """
-    refuse_changed_system(record.plan)
     plan = run_while_progressing(lambda: _current_plan(record))
     ways = run_change.recovery_commands(plan.disk.path)
 
@@ -150,7 +149,6 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
         paths = paths_of(plan)
         with lock_state(paths.state):
             current = read_record(record.file)  # again, under the lock
-            refuse_changed_system(plan)
             if _current_plan(current) != plan:
                 text = "the device name of a drive has changed meanwhile"
                 raise Refused(text, hint=ways, code="plan-stale")
@@ -167,16 +165,15 @@ def continue_array(record: Record, *, back: bool, json_: bool, key: Key = NO_KEY
     return plan
 
 
-def refuse_changed_system(plan: Plan) -> None:
-    """Raise Refused unless the installed system that an unfinished plan is for is mounted as it was."""
-    if plan.installed is not None:
-        refuse_other_system(plan.installed)
-        refuse(refuse_incomplete(plan.installed, read_installed(plan.installed, images=False).fstab))
-
-
 def _current_plan(record: Record) -> ArrayPlan:
-    """Return the plan with the current names of its drives. Raises Refused."""
+    """Return the plan with the current names of its drives. Raises Refused, also unless the installed system
+    that it is for is mounted as it was.
+    """
+    installed = record.plan.installed
     try:
+        if installed is not None:
+            refuse_other_system(installed)
+            refuse(refuse_incomplete(installed, read_installed(installed, images=False).fstab))
         return with_current_names(record.plan, read_all_disks())
     except Refused as refusal:
         refusal.change_hints(lambda hint: f"{hint}\n{_abandon_hint(record)}")
@@ -239,6 +236,8 @@ def _abandon_hint(record: Record) -> str:
         numbers = (f"-p {step.partition}" for step in record.plan.of(ReencryptSectors))
         again = command("realign", record.plan.disk.path, "--layers", *numbers)
         return f"to finish without the record: {by_hand(ByHand.RECORDS, 'rm', file)}, and then {again}"
+    if record.plan.installed is not None and not record.plan.array:
+        return f"if that system is gone: {by_hand(ByHand.RECORDS, 'rm', file)}"
     if record.plan.of(FormatMember):
         return f"a lost drive is replaced as usual: {by_hand(ByHand.RECORDS, 'mdadm', record.plan.disk.path)}"
     return f"if a drive is lost, abandon the array: {by_hand(ByHand.RECORDS, 'rm', file)}"

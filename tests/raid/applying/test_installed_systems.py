@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import ArrayPlan, StepBegun
+from aligntool.cli.arrays import continue_array
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.installed import find_installed
 from aligntool.raid.apply import apply_record, begin, undo_record
@@ -50,6 +51,7 @@ def plan(sparse: Callable[..., Path], loop: Callable[..., Path], paths: Paths) -
     line = f"UUID={known} /srv/data ext4 nofail 0 2"
     fstab = EditFile("/etc/fstab", (line,), known, "/etc/fstab.before-aligntool")
     made = plan_of([CONF, RebuildInitramfs("initramfs-tools"), fstab, MakeDirectory("/srv/data"), Mount("/srv/data")])
+    made = replace(made, purpose="persist")
     return replace(made, installed=paths.installed)
 
 
@@ -104,6 +106,27 @@ def test_a_finished_change_is_undone_with_its_mount_and_directory(plan: ArrayPla
     assert any(f"{root}/srv/data is unmounted" in text for text in said)
     assert not (root / "srv/data").exists() and (root / "srv").exists()
     assert (root / "boot/log").read_text().count("update-initramfs") == 2
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_another_system_at_the_same_place_is_neither_continued_nor_undone(
+    plan: ArrayPlan, paths: Paths, root: Path, back: bool
+) -> None:
+    walk = apply_record(begin(plan, paths), plan, paths)
+    next(event for event in walk if event == StepBegun(3))
+    walk.close()  # type: ignore[attr-defined]
+    (record,) = find_records(paths.state)
+    run("mount", "-t", "tmpfs", "tmpfs", root)
+    try:
+        with pytest.raises(Refused, match=f"{root} is not mounted as it was") as refused:
+            continue_array(record, back=back, json_=False)
+    finally:
+        run("umount", root)
+    assert "if that system is gone: by hand" in refused.value.hint
+    (root / "etc/fstab").write_text("UUID=1 /boot ext4 defaults 0 2\n")
+    with pytest.raises(Refused, match=f"nothing is mounted at {root}/boot"):
+        continue_array(record, back=back, json_=False)
+    assert find_records(paths.state) == (record,)
 
 
 def test_a_failed_program_stops_with_its_output(plan: ArrayPlan, paths: Paths, root: Path) -> None:
