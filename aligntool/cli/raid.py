@@ -301,14 +301,14 @@ def system_of(word: str | None, tree: Tree = LIVE, files: System | None = None) 
 # `--root`: the files and the programs of an installed system in place of those of the running one.
 
 
-def installed_below(root: str | None) -> System | None:
+def installed_below(root: str | None, *, images: bool = True) -> System | None:
     """Return the files of the system that is installed below a folder, all of which is mounted; None: of no
-    such system. Raises Refused.
+    such system. `images`: as for `read_system`. Raises Refused.
     """
     if root is None:
         return None
     installed = find_installed(root)
-    files = read_installed(installed)
+    files = read_installed(installed, images=images)
     refuse(refuse_incomplete(installed, files.fstab))
     return files
 
@@ -629,7 +629,7 @@ def create_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     named = tuple(options.distinct_devices(drives))
-    goal = chosen.goal(files=installed_below(below))
+    goal = chosen.goal(files=installed_below(below, images=False))
     operation = CreateArray(named, goal, with_goal=False, wait=wait, root=below)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
     if wait and not dry_run:
