@@ -382,7 +382,7 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
     if sysroot is not None:
         words = command("raid persist --sysroot", sysroot)
     if goal.root:
-        words = command("raid persist --root", goal.root)
+        words = typed("aligntool raid persist", "--root", goal.root)
     plan = plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
     if plan.installed is not None:
         acting.refuse_unready(needs_of_plan(plan, here=True), plan.steps, paths=steps_system.paths_of(plan))

@@ -96,5 +96,7 @@ def test_a_folder_without_a_system_is_refused(tmp_path: Path, root: Path) -> Non
     for folder, text in refused.items():
         done = run_aligntool("raid", "persist", "--dry-run", "--root", folder, "md127", code=3)
         assert text in " ".join(done.stderr.split())
+    done = run_aligntool("raid", "persist", "--dry-run", "--root", root, "no-such-array", code=3)
+    assert "no running md array has that name" in done.stderr
     done = run_aligntool("raid", "persist", "--root", root, "--sysroot", tmp_path, "md127", code=2)
     assert "--sysroot" in done.stderr
