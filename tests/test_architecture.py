@@ -387,6 +387,7 @@ NAMING_KINDS = {
     "linux/devices.py": "names of device nodes",
     "linux/in_use.py": "file systems of the running kernel",
     "linux/lease.py": "file systems of the running kernel",
+    "linux/open_files.py": "file systems of the running kernel",
     "linux/sysfs.py": "file systems of the running kernel",
     "measure/results.py": "file systems of the running kernel",
 }

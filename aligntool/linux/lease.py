@@ -10,7 +10,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from aligntool.errors import Refused, failing_as
 from aligntool.linux.block import is_served
 from aligntool.linux.held import place_of, status_of
 from aligntool.linux.in_use import all_ends, loops_over
-from aligntool.linux.open_files import openers, writers_below
+from aligntool.linux.open_files import lasting_writers, openers, program
 from aligntool.linux.sysfs import leased, opened
 from aligntool.units import first_of
 
@@ -34,7 +34,9 @@ leases, too, but does not know who uses a file on the server (NFS, SMB, 9P), or 
 
 
 class Lease:
-    """The lease on a file that is open for a change. A block device needs none: it is opened exclusively."""
+    """The lease on a file that is open for a change. A block device has none: it is opened exclusively, and
+    searched for writers (`refuse_writers`).
+    """
 
     def __init__(self, descriptor: int, path: str, *, no_lease: bool = False, readers: bool = False) -> None:
         """Take no lease yet. `no_lease`: the user states that nothing else has the file open, if that is
@@ -52,6 +54,7 @@ class Lease:
         """Hold the lease within the context, in which this program must not open the file again: it would
         wait for itself. Raises Refused if another program has the file open, or if that is unknown.
         """
+        refuse_writers(self._descriptor, self._path, no_lease=self._no_lease)
         if not self._take():
             yield
             return
@@ -78,7 +81,6 @@ class Lease:
 
     def _take(self) -> bool:
         """Take the lease; return False if there can be none here and none is needed. Raises Refused."""
-        self._refuse_writers_below()
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode) or is_served(self._descriptor):
             return False
         kind = kind_of_file_system(self._descriptor)
@@ -98,31 +100,9 @@ class Lease:
             self._refuse_unknown(unknown)
         return True
 
-    def _refuse_writers_below(self) -> None:
-        """Raise Refused if a program has the file under a loop device open for writing: its lease is the
-        kernel's.
-        """
-        status = os.fstat(self._descriptor)
-        deadline = time.monotonic() + _PATIENCE_S
-        while stat.S_ISBLK(status.st_mode) and not self._no_lease:
-            found = dict(writers_below(status))
-            if not found:
-                return
-            if time.monotonic() > deadline:
-                name, pid = next(iter(found.items()))
-                by = "another program"
-                with suppress(OSError):  # it has ended
-                    by = _program(pid)
-                text = f"{name}, which {self._path} shows, is open for writing in {by}"
-                raise Refused(text, hint=typed("fuser -v", name), code="in-use", subject=self._path)
-            time.sleep(_PAUSE_S)
-
     def _refuse_unknown(self, why: str) -> None:
         if not self._no_lease:
-            text = f"whether another program has {self._path} open is unknown: {why}"
-            raise Refused(
-                text, hint="if nothing else has it open, add: --no-lease", code="no-lease", subject=self._path
-            )
+            raise _unknown(f"whether another program has {self._path} open is unknown: {why}", self._path)
 
     def _take_patiently(self) -> None:
         # Ignored by default, instead of SIGIO, which ends the process. F_GETLEASE tells what it would tell.
@@ -165,6 +145,33 @@ def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> No
             raise leased(path) from error
 
 
+def refuse_writers(descriptor: int, path: str, *, no_lease: bool) -> str:
+    """Raise Refused if another program has a locked block device open for writing, one of its partitions, or
+    the file under it, or if that is unknown. Without effect on a file. Return which programs even root may
+    not look at, as a sentence, or "".
+    """
+    status = os.fstat(descriptor)
+    if not stat.S_ISBLK(status.st_mode):
+        return ""
+    writers = lasting_writers(status)
+    if writers.found:
+        name = writers.found[0].name
+        shown = f"{name}, which {path} shows," if writers.found[0].is_below else name
+        programs = _programs(writer.process for writer in writers.found if writer.name == name)
+        text = f"{shown} is open for writing in {programs or 'another program'}"
+        raise Refused(text, hint=typed("fuser -v", name), code="in-use", subject=path)
+    if writers.unseen and os.geteuid() != 0 and not no_lease:
+        why = "only root sees what the programs of other users have open"
+        raise _unknown(f"whether another program has {path} open for writing is unknown: {why}", path)
+    unseen = first_of(writers.unseen, _MOST_NAMED)
+    return f"whether {path} is open for writing could not be seen in: {unseen}" if unseen else ""
+
+
+def _unknown(text: str, path: str) -> Refused:
+    hint = "if nothing else has it open, add: --no-lease"
+    return Refused(text, hint=hint, code="no-lease", subject=path)
+
+
 def in_use(path: str) -> Refused:
     """Return the refusal of a file that another program or a loop device has open."""
     loops = tuple(loops_over(status_of(path)))
@@ -177,17 +184,17 @@ def in_use(path: str) -> Refused:
 
 def _names(path: str) -> str:
     """Return the programs that have a file open, as far as this user may see them, or ""."""
+    programs = _programs(pid for pid in openers(Path(path)) if pid != os.getpid())
+    return f": {programs}" if programs else ""
+
+
+def _programs(processes: Iterable[int]) -> str:
+    """Return the names and numbers of processes, or "" if all have ended."""
     names = []
-    for pid in dict.fromkeys(openers(Path(path))):
+    for pid in dict.fromkeys(processes):
         with suppress(OSError):  # it has ended
-            if pid != os.getpid():
-                names.append(_program(pid))
-    return f": {first_of(names, _MOST_NAMED)}" if names else ""
-
-
-def _program(pid: int) -> str:
-    """Return the name and number of a process. Raises OSError if it has ended."""
-    return f"{Path(f'/proc/{pid}/comm').read_text(errors='replace').strip()} (process {pid})"
+            names.append(program(pid))
+    return first_of(names, _MOST_NAMED)
 
 
 def kind_of_file_system(descriptor: int) -> str:

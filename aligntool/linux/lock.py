@@ -27,7 +27,8 @@ from aligntool.linux.file_locks import is_flocked, lock_of_file
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held, open_held, status_of
 from aligntool.linux.in_use import Occupant, all_ends, locks_on, loops_over, occupants, remaining_occupants
-from aligntool.linux.lease import Lease
+from aligntool.linux.lease import Lease, refuse_writers
+from aligntool.linux.open_files import lasting_writers
 from aligntool.linux.programs import end_program, find_program, run_program
 from aligntool.linux.same_bytes import files_below, nodes_of
 from aligntool.linux.sysfs import IO_NONE, live_paths, on_battery, opened
@@ -294,13 +295,25 @@ def lock_disk(
     started on it meanwhile, but `locks_on` then reports our own lock. Raises Refused, with all reasons that
     can be found at once.
     """
-    with _open_and_lock(path, keep_posix=keep_posix) as descriptor:
+    with _open_and_lock(path, keep_posix=keep_posix, no_lease=no_lease) as (descriptor, unseen):
         lease = Lease(descriptor, path, no_lease=no_lease)
         lease.probe()
         with DiskDevice(descriptor, image_sector_size=image_sector_size, before_write=lease.check) as device:
             is_block = stat.S_ISBLK(os.fstat(descriptor).st_mode)
-            battery = ("the machine is running on battery; plug it in",) if is_block and on_battery() else ()
-            yield LockedDisk(device, KernelView(descriptor), is_block, battery, lease)
+            notes = tuple(_notes_on_locking(path, unseen)) if is_block else ()
+            yield LockedDisk(device, KernelView(descriptor), is_block, notes, lease)
+
+
+_FIRST_PID_NAMESPACE = 0xEFFFFFFC  # PROC_PID_INIT_INO, include/linux/proc_ns.h
+
+
+def _notes_on_locking(path: str, unseen: str) -> Iterator[str]:
+    if on_battery():
+        yield "the machine is running on battery; plug it in"
+    if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_PID_NAMESPACE:
+        yield f"whether {path} is open for writing could not be seen in programs outside of this container"
+    if unseen:
+        yield unseen
 
 
 @contextmanager
@@ -310,7 +323,7 @@ def lock_partition(path: str) -> Iterator[DiskDevice]:
 
     Raises Refused, with all reasons that can be found at once.
     """
-    with _open_and_lock(path, whole=False) as descriptor:
+    with _open_and_lock(path, whole=False) as (descriptor, _):
         status = os.fstat(descriptor)
         node_names = nodes_of(status).values()
         refuse(
@@ -373,10 +386,15 @@ def lock_against_udev(
 
 @contextmanager
 def _open_and_lock(
-    path: str, *, whole: bool | None = True, and_posix: bool = True, keep_posix: bool = False
-) -> Iterator[int]:
+    path: str,
+    *,
+    whole: bool | None = True,
+    and_posix: bool = True,
+    keep_posix: bool = False,
+    no_lease: bool = True,
+) -> Iterator[tuple[int, str]]:
     """Open and lock the path, which is looked up only once while it is locked. `whole`: a disk; False: a
-    partition; None: either.
+    partition; None: either. `no_lease`: see `Lease`. Yield the descriptor, and what `refuse_writers` returns.
     """
     with held(path):
         descriptor = _open_exclusively(path, whole)
@@ -388,7 +406,8 @@ def _open_and_lock(
                 Refusal("in-use", path, found.what, found.end) for name in below for found in locks_on(name)
             )
             with open_exclusively(below), lock_against_udev(below, keep_posix=keep_posix):
-                yield descriptor
+                unseen = refuse_writers(descriptor, path, no_lease=no_lease)
+                yield descriptor, unseen
         finally:
             with suppress(OSError):  # as in DiskDevice.close
                 os.close(descriptor)
@@ -478,11 +497,18 @@ def uses_by_other_paths(status: os.stat_result, folder: Path = Path("/sys/block"
 def _uses_of(path: str) -> tuple[Occupant, ...]:
     """Return the uses of a path, or one that is unknown if they cannot be read."""
     try:
-        return occupants(os.stat(path))  # noqa: PTH116 - as for `status`
+        status = os.stat(path)  # noqa: PTH116 - as for `status`
+        return (*occupants(status), *_writing(status))
     except FileNotFoundError:  # a hidden path of NVMe, or removed meanwhile
         return ()
     except OSError as error:  # such as ENODEV or EIO, of a drive that is just being removed
         return (Occupant(f"whether it is in use is unknown: {error.strerror}", typed("lsblk", path)),)
+
+
+def _writing(status: os.stat_result) -> Iterator[Occupant]:
+    for writer in lasting_writers(status).found:
+        what = f"{writer.name} is open for writing in process {writer.process}"
+        yield Occupant(what, typed("fuser -v", writer.name))
 
 
 def _identifier(disk: Path) -> tuple[str, str] | None:

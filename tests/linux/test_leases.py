@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.errors import Refused
+from aligntool.linux.lock import lock_disk, lock_for_others, lock_partition
 from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
 from tests.conftest import attached, digest, find_tool, run
@@ -46,6 +49,21 @@ def opened_by_another_program(image: Path, mode: str) -> Iterator[None]:
         try:
             assert process.stdout.readline() == b"open\n"
             yield
+        finally:
+            process.stdin.close()
+
+
+@contextmanager
+def run_by_another_program(code: str, *words: object) -> Iterator[int]:
+    """Run a program until the end of the block, which begins once the program is ready; yield its process."""
+    code = f"import os, sys\n{code}\nprint('ready', flush=True)\nsys.stdin.read()\n"
+    command = [sys.executable, "-c", code, *map(str, words)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdin
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield process.pid
         finally:
             process.stdin.close()
 
@@ -273,4 +291,107 @@ def test_a_loop_device_whose_file_another_program_can_write_to_is_not_changed(
             assert digest(disk) == before
         with opened_by_another_program(disk, "rb"):
             realign(device)
+    assert first_start(disk) == 2048
+
+
+_OPENED = "descriptor = os.open(sys.argv[1], os.O_RDWR)\n"
+_MAPPED = f"import mmap\n{_OPENED}mapping = mmap.mmap(descriptor, 4096)\nos.close(descriptor)\n"
+_BY_A_THREAD = """
+import ctypes, threading
+def go_on():
+    descriptor = os.open(sys.argv[1], os.O_RDWR)
+    print('ready', flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.fixture
+def parted(disk: Path) -> Iterator[Path]:
+    """Yield a loop device over the disk, with the kernel's partitions."""
+    with attached(disk) as device:
+        run("partx", "-a", device)
+        try:
+            if not device.with_name(f"{device.name}p1").is_block_device():
+                pytest.skip("this kernel shows no partitions of loop devices")
+            yield device
+        finally:
+            run("partx", "-d", device)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "partx")
+@pytest.mark.parametrize("code", [_OPENED, _MAPPED, _BY_A_THREAD], ids=["opened", "mapped", "by a thread"])
+@pytest.mark.parametrize("node", ["", "p1", "other"])
+def test_a_device_that_another_program_can_write_to_is_not_changed(
+    disk: Path, parted: Path, tmp_path: Path, node: str, code: str
+) -> None:
+    """An exclusive open stops neither who has opened the disk nor a partition of it, by whatever node."""
+    before = digest(disk)
+    named = parted.with_name(parted.name + (node if node == "p1" else ""))
+    shown = named
+    if node == "other":  # as in the /dev of a container
+        shown = tmp_path / "node"
+        os.mknod(shown, 0o600 | stat.S_IFBLK, parted.stat().st_rdev)
+        try:
+            shown.open("rb").close()
+        except PermissionError:
+            pytest.skip("devices cannot be opened here")
+    with run_by_another_program(code, shown) as pid:
+        said = " ".join(realign(parted, code=REFUSED).split())
+    assert f"{named} is open for writing in python" in said
+    assert f"(process {pid}) → sudo fuser -v {named}" in said
+    assert digest(disk) == before
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_every_command_that_changes_a_device_looks_for_its_writers(disk: Path, parted: Path) -> None:
+    before = digest(disk)
+    with run_by_another_program(_OPENED, parted):
+        for words in (
+            ("layout", parted, "--part", "rest:linux", "--wipe", str(parted), "--yes"),
+            ("realign", parted, "--yes", "--not-suspended", "--no-lease"),
+        ):
+            assert "is open for writing in python" in aligntool(*words, code=REFUSED)
+        with pytest.raises(Refused, match="is open for writing"), lock_partition(f"{parted}p1"):
+            pass
+        with pytest.raises(Refused, match="is open for writing"), lock_for_others(str(parted), "a test"):
+            pass
+    assert digest(disk) == before
+    with run_by_another_program("descriptor = os.open(sys.argv[1], os.O_RDONLY)", parted):
+        realign(parted)
+    assert first_start(disk) == 2048
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup")
+def test_a_writer_that_comes_before_the_first_write_is_found(disk: Path) -> None:
+    with attached(disk) as device, lock_disk(str(device)) as locked:
+        lease = locked.lease
+        written = run_by_another_program(_OPENED, device)
+        with written, pytest.raises(Refused, match="is open for writing"), lease.held():
+            pass
+        with locked.lease.held():
+            pass
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "setpriv")
+def test_a_user_who_cannot_look_for_writers_has_to_vouch(disk: Path) -> None:
+    with attached(disk) as device:
+        owner = device.stat()
+        try:
+            os.chown(device, NOBODY, NOBODY)
+            done = as_nobody("realign", device, "--yes")
+            assert (done.returncode, "only root sees what the programs of other users" in done.stderr) == (
+                REFUSED,
+                True,
+            ), done
+            done = as_nobody("realign", device, "--yes", "--no-lease")
+            assert done.returncode == DONE, done
+        finally:
+            os.chown(device, owner.st_uid, owner.st_gid)
     assert first_start(disk) == 2048
