@@ -27,10 +27,30 @@ _PATIENCE_S = 2.0  # indexers and virus scanners have a file open for a moment
 _PAUSE_S = 0.05
 _MOST_NAMED = 3
 
-_LOCAL_KINDS = ("bcachefs", "btrfs", "devtmpfs", "overlay", "ramfs", "rootfs", "tmpfs", "zfs")
-"""File systems without a block device that nothing but this kernel serves. Of others the kernel grants
-leases, too, but does not know who uses a file on the server (NFS, SMB, 9P), or the file under it (FUSE).
+_LOCAL_KINDS = (
+    *(
+        "bcachefs",
+        "btrfs",
+        "exfat",
+        "ext2",
+        "ext3",
+        "ext4",
+        "f2fs",
+        "hfs",
+        "hfsplus",
+        "jfs",
+        "minix",
+        "msdos",
+    ),
+    *("nilfs2", "ntfs", "ntfs3", "reiserfs", "udf", "ufs", "vfat", "xfs", "zfs"),
+    *("devtmpfs", "ramfs", "rootfs", "tmpfs"),
+)
+"""File systems whose files nothing but this kernel serves, and of which an open file is the one that holds
+the bytes. Of others the kernel grants leases, too, but does not know who uses a file on the server (NFS, SMB,
+9P) or on another machine (OCFS2), or the file under it (FUSE, overlay, eCryptfs).
 """
+
+_STACKED_KINDS = ("aufs", "ecryptfs", "overlay")
 
 
 class Lease:
@@ -84,8 +104,8 @@ class Lease:
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode) or is_served(self._descriptor):
             return False
         kind = kind_of_file_system(self._descriptor)
-        is_local = kind in _LOCAL_KINDS or os.major(os.fstat(self._descriptor).st_dev) != 0
-        unknown = f"its file system, {kind}, does not know of users on its server" if not is_local else ""
+        is_local = kind in _LOCAL_KINDS
+        unknown = "" if is_local else f"its file system, {kind}, {_why_unknown(kind)}"
         try:
             self._take_patiently()
         except OSError as error:
@@ -126,6 +146,12 @@ class Lease:
         """
         with suppress(BlockingIOError), opened(f"/proc/self/fd/{self._descriptor}"):
             pass
+
+
+def _why_unknown(kind: str) -> str:
+    if kind in _STACKED_KINDS:
+        return "shows a file of another one, which a program may have open there"
+    return "does not know of users on its server"
 
 
 def refuse_open_image(path: str, *, no_lease: bool, readers: bool = False) -> None:

@@ -16,7 +16,7 @@ from aligntool.errors import Refused
 from aligntool.linux.lock import lock_disk, lock_for_others, lock_partition
 from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
-from tests.conftest import attached, digest, find_tool, run
+from tests.conftest import attached, digest, find_tool, run, unmount
 from tests.mover.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume
 from tests.run_aligntool import program
 
@@ -224,6 +224,33 @@ def test_an_image_on_a_server_takes_the_word_of_the_user(disk: Path, tmp_path: P
         assert "--no-lease" in aligntool("plan", "realign", shown, "--no-lease").splitlines()[-1]
         realign(shown, "--no-lease")
     assert first_start(disk) == 2048
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mount")
+def test_an_image_on_an_overlay_takes_the_word_of_the_user(disk: Path, tmp_path: Path) -> None:
+    """The lease is on the inode of the overlay; who has the file of the upper layer open has another one."""
+    lower, upper, work, shown = (tmp_path / name for name in ("lower", "upper", "work", "shown"))
+    for folder in (lower, upper, work, shown):
+        folder.mkdir()
+    below = disk.rename(upper / "disk.img")
+    layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    if subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, shown], check=False).returncode:
+        pytest.skip("no overlay can be mounted here")
+    try:
+        image, before = shown / "disk.img", digest(below)
+        with opened_by_another_program(below, "r+b"):
+            said = realign(image, code=REFUSED)
+            assert "overlay, shows a file of another one, which a program may have open there" in " ".join(said.split())
+            assert "add: --no-lease" in said
+            assert "add: --no-lease" in aligntool("plan", "realign", image, code=REFUSED)
+        assert digest(below) == before
+        with opened_by_another_program(image, "rb"):
+            assert "is open in another program" in realign(image, "--no-lease", code=REFUSED)
+        realign(image, "--no-lease")
+    finally:
+        unmount(shown)
+    assert first_start(below) == 2048
 
 
 def as_nobody(*words: str | Path) -> subprocess.CompletedProcess[str]:
