@@ -300,16 +300,31 @@ def demo(
     if image is not None:
         refuse_folder_name(image)
         _make_old_disk(image)
-        _show_command("plan realign", image)
-        _comment(f"\nThe image is left as it is. To move its partitions: {command('realign', image)}")
+        vouched = _vouched(image)
+        _show_command("plan realign", image, *vouched)
+        _comment(
+            f"\nThe image is left as it is. To move its partitions: {command('realign', image, *vouched)}"
+        )
         return
     with tempfile.TemporaryDirectory(prefix="aligntool-demo-") as folder:
         path = f"{folder}/disk.img"
         _make_old_disk(path)
-        _show_command("plan realign", path)
-        _show_command("realign", path, "--yes")
+        vouched = _vouched(path)
+        _show_command("plan realign", path, *vouched)
+        _show_command("realign", path, "--yes", *vouched)
         _show_command("audit", path)
     _comment("\nThe image was removed; `aligntool demo old-disk.img` keeps one for experiments.")
+
+
+def _vouched(image: str) -> tuple[str, ...]:
+    """Return the option for an image that the demo has just made, where the kernel does not know who has it
+    open, such as in a container.
+    """
+    try:
+        refuse_open_image(image, no_lease=False)
+    except Refused as refused:
+        return options.no_lease_words(any(reason.code == "no-lease" for reason in refused.refusals))
+    return ()
 
 
 def _make_old_disk(image: str) -> None:
