@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.change import RealignGoal
-from aligntool.claims import Claims
+from aligntool.claims import Claims, outside
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import StartField
 from aligntool.contents.windows_names import LENGTH_OF_START, StartNames
@@ -446,6 +446,9 @@ def search(
 
 
 _MOST_ROUNDS = 64
+_MOST_FINE_ROUNDS = 16
+_MOST_KEPT = 200  # runs of data around which is planned, each as long as it is
+_NEAR = MIB  # data that close to a place is planned around, too
 
 
 def _search_around_data(
@@ -453,17 +456,55 @@ def _search_around_data(
 ) -> FoundPlaces | None:
     """Search again around the data at the places found, until nothing is in the way. None if there is no such
     place, or it was not found in many rounds.
+
+    First the data is rounded up to where a journal may start, which takes fewer rounds; then, if there is not
+    enough room, it is as long as it is.
     """
-    kept: tuple[Extent, ...] = ()
-    for _ in range(_MOST_ROUNDS):
-        found = _search(disk, replace(movable, kept=kept), goal, room, claims)
-        if found is None:
-            return None
-        met = claims.kept_in_any(_overwritten(disk, found), _own_bytes(disk, found.before, found.order))
-        if not met:
+    whole = Extent(0, disk.size or 0)
+    best: FoundPlaces | None = None
+    for is_fine in (False, True):
+        kept: tuple[Extent, ...] = ()
+        for _ in range(_MOST_FINE_ROUNDS if is_fine else _MOST_ROUNDS):
+            found = _search(disk, replace(movable, kept=kept), goal, room, claims)
+            if found is None:
+                break
+            met = claims.kept_in_any(_overwritten(disk, found), _own_bytes(disk, found.before, found.order))
+            if not met:
+                if found.journal is not None or not found.order or not kept:
+                    return found
+                best = best or found
+                break
+            if is_fine:
+                kept = _as_fine_as_possible((*kept, *met, *_near(disk, movable, found, room, claims)), whole)
+            else:
+                kept = merged((*kept, *met), whole, STEP)
+        if not kept:
+            break
+    return best
+
+
+def _as_fine_as_possible(kept: Collection[Extent], whole: Extent) -> tuple[Extent, ...]:
+    """Return runs of data, rounded up if there are too many to plan around."""
+    for unit in (1, 4 * KIB, 16 * KIB):
+        found = merged(kept, whole, unit)
+        if len(found) <= _MOST_KEPT:
             return found
-        kept = merged((*kept, *met), Extent(0, disk.size or 0), STEP)
-    return None
+    return merged(kept, whole, STEP)
+
+
+def _near(
+    disk: Disk, movable: placing.Movable, found: FoundPlaces, room: placing.Room, claims: Claims
+) -> Iterator[Extent]:
+    """Yield the data near the places found, in no partition."""
+    parts = {part.number: part.extent.start for part in disk.partitions}
+    items = placing.row_of(disk, replace(movable, kept=()))
+    own = (*(item.extent for item in items), *_own_bytes(disk, found.before, parts))
+    wide = (
+        Extent(found.after[number].start - _NEAR, found.after[number].length + 2 * _NEAR)
+        for number in found.order
+    )
+    for gap in outside((extent.clipped(room.extent) for extent in wide), own):
+        yield from claims.kept_in(gap)
 
 
 def _overwritten(disk: Disk, found: FoundPlaces) -> Iterator[Extent]:
