@@ -46,7 +46,7 @@ from aligntool.mover.unmarked import with_unmarked_changes
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.operation import locked_realign
 from aligntool.realign.repairs import with_repairs
-from aligntool.realign.request import Request, look_at
+from aligntool.realign.request import Request, look_at, with_journal
 from aligntool.realign.suspended import suspension_refusals
 from aligntool.recipes.drives import known_geometries
 from aligntool.render import json, progress
@@ -146,9 +146,9 @@ def plan_realign(
         grain=grain or MIB,
         grain_given=grain is not None,
         shrink=shrink,
-        journal_file=None if journal_file is None else str(Path(journal_file).absolute()),
         used_only=used_only,
     )
+    goal = with_journal(goal, None if journal_file is None else str(Path(journal_file).absolute()))
     own = {
         "--grain": grain,
         "--journal": goal.journal_file,

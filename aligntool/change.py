@@ -127,6 +127,8 @@ class RealignGoal:
     save_to: str | None = field(default=None, metadata={OMITTED: True})
     # skip free blocks even if something may need them
     used_only: bool = field(default=False, metadata={OMITTED: True})
+    # bytes for `journal_file` when it was requested; None: enough for any journal
+    journal_room: int | None = field(default=None, metadata={OMITTED: True})
 
 
 @dataclass(frozen=True, slots=True)

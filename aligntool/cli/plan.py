@@ -25,7 +25,7 @@ from aligntool.mover.journal import refuse_existing
 from aligntool.realign.found_plan import Finder, FoundPlan, find_plan
 from aligntool.realign.operation import locked_realign
 from aligntool.realign.planned_checks import checked_disk
-from aligntool.realign.request import Request, look_at
+from aligntool.realign.request import Request, look_at, with_journal
 from aligntool.realign.shrink import shrink_words
 from aligntool.realign.stale_plan import verify_plan
 from aligntool.render.lines import Line
@@ -86,7 +86,8 @@ class RealignOptions:
             goal = replace(goal, grain=self.grain, grain_given=True)
         if numbers:
             goal = replace(goal, partitions=tuple(sorted(numbers)))
-        goal = replace(goal, shrink=self.shrink or goal.shrink, journal_file=options.absolute(self.journal))
+        goal = with_journal(goal, options.absolute(self.journal))
+        goal = replace(goal, shrink=self.shrink or goal.shrink)
         goal = overwriting(replace(goal, used_only=self.used_only), self.overwrite_bytes, self.save)
         own = {"--grain": self.grain, "--recipe": self.recipe, "--journal": self.journal}
         typed = [*(f"-p {number}" for number in numbers), *(["--shrink"] if self.shrink else [])]

@@ -33,7 +33,7 @@ from aligntool.convert.planning import sector_size_options
 from aligntool.errors import Refused, refuse
 from aligntool.linux.lease import refuse_open_image
 from aligntool.mover.convert_table import SIZES
-from aligntool.realign.request import Request
+from aligntool.realign.request import Request, with_journal
 from aligntool.whole_disk.operation import WholeDisk
 
 # `aligntool partition` and `plan partition`: put the content of a whole disk into a partition, and back.
@@ -67,8 +67,8 @@ class PartitionOptions:
 
     def request(self, geometry: options.Geometry) -> WholeDisk:
         """Return the options as one value."""
-        journal = options.absolute(self.journal)
-        goal = RealignGoal(shrink=self.shrink, journal_file=journal, used_only=self.used_only)
+        goal = RealignGoal(shrink=self.shrink, used_only=self.used_only)
+        goal = with_journal(goal, options.absolute(self.journal))
         if self.grain is not None:
             goal = replace(goal, grain=self.grain, grain_given=True)
         goal = overwriting(goal, self.overwrite_bytes, self.save)
@@ -177,7 +177,7 @@ class ConvertOptions:
 
     def request(self) -> Conversion:
         """Return the options as one value."""
-        goal = RealignGoal(journal_file=options.absolute(self.journal))
+        goal = with_journal(RealignGoal(), options.absolute(self.journal))
         goal = overwriting(goal, self.overwrite_bytes, self.save)
         words = options.typed_words({"--journal": self.journal})
         typed = (*sector_size_options(self.sizes), *words, *overwriting_words(goal))

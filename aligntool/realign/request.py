@@ -1,6 +1,9 @@
 """A request for a plan of one disk, and the look at that disk."""
 
-from dataclasses import dataclass, field
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
@@ -10,7 +13,7 @@ from aligntool.inventory import Inventory
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.recipes.drives import known_geometries
-from aligntool.units import is_grid_size, is_sector_size
+from aligntool.units import GIB, is_grid_size, is_sector_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,22 @@ class Request:
         for name, grid in (("page_size", self.page_size), ("grain", self.goal.grain)):
             if grid is not None and not is_grid_size(grid):
                 raise ValueError(f"{name}: not a multiple of 512")
+
+
+_ENOUGH = GIB  # for any journal
+_RESERVE = 16  # a part of the free space, for what the file system stores about the file
+
+
+def with_journal(goal: RealignGoal, file: str | None) -> RealignGoal:
+    """Return the goal with its journal in a file that is to be made, and with how much room there is for it:
+    the room is part of the request, because a later plan must come to the same journal.
+    """
+    room = None
+    with suppress(OSError):  # reported when the file is made
+        found = os.statvfs(Path(file).parent) if file else None
+        free = found.f_bavail * found.f_frsize if found else _ENOUGH
+        room = free - free // _RESERVE if free < _ENOUGH else None
+    return replace(goal, journal_file=file, journal_room=room)
 
 
 def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:

@@ -210,10 +210,19 @@ def place_journal(runs: Iterable[Extent], needs: JournalNeeds) -> JournalPlace |
     return _divided(max(start, run.start), fitting)
 
 
-def in_file(path: str, needs: JournalNeeds) -> JournalPlace:
-    """Return the journal in a file, from its first byte on, with the preferred sizes."""
-    place = _divided(0, journal_sizes(needs)[0])
-    return JournalPlace(place.extent, place.copy_length, place.stash, path)
+def in_file(goal: RealignGoal, needs: JournalNeeds) -> JournalPlace | None:
+    """Return the journal in the file that was requested, from its first byte on, with the best sizes for
+    which there is room; if there is none, with the smallest, and the file cannot be created. None if no file
+    was requested.
+    """
+    if goal.journal_file is None:
+        return None
+    possible = journal_sizes(needs)
+    room = goal.journal_room
+    smallest = min(possible, key=_total)
+    pair = next((pair for pair in possible if room is None or _total(pair) <= room), smallest)
+    place = _divided(0, pair)
+    return JournalPlace(place.extent, place.copy_length, place.stash, goal.journal_file)
 
 
 def least_journal_length(needs: JournalNeeds) -> int:
@@ -642,7 +651,7 @@ def _with_journal(
         unclaimed = max((run.length for run in free if run not in gaps), default=0)
         own = _own_bytes(disk, before, moves)
         runs = runs_for_journal(disk, gaps, journal_lengths(needs), claims, own)
-    journal = in_file(goal.journal_file, needs) if goal.journal_file else place_journal(runs, needs)
+    journal = in_file(goal, needs) or place_journal(runs, needs)
     largest = max((run.length for run in runs), default=0)
     signatures_only = journal is not None and not holds_all(journal, needs)
     least = least_journal_length(needs)

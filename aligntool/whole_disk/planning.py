@@ -316,7 +316,7 @@ def _journal(
     own: Extent,
 ) -> steps.JournalPlace | None:
     if goal.journal_file:
-        return search.in_file(goal.journal_file, needs)
+        return search.in_file(goal, needs)
     gaps = tuple(search.free_runs(taken, room))
     runs = search.runs_for_journal(disk, gaps, search.journal_lengths(needs), claims, (own,))
     return search.place_journal(runs, needs)
