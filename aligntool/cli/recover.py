@@ -102,7 +102,8 @@ def apply(
 ) -> None:
     """Apply a plan that was saved in a file.
 
-    The plan is refused if the disk or its content has changed since it was saved.
+    It is refused if the disk or its table is another one, or if a new plan has other steps. Files may have
+    changed.
 
     Example: sudo aligntool apply plan.json
 

@@ -268,6 +268,18 @@ def test_an_outdated_plan_is_refused_with_the_change(
     assert not disk.exists() or digest(disk) == before
 
 
+def test_files_may_change_after_a_plan_was_saved_as_the_help_states(disk: Path, kept: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.txt"
+    new.write_text("written after the plan was saved")
+    run("debugfs", "-w", "-R", f"write {new} new.txt", f"{disk}?offset={START}")
+    said = " ".join(run_aligntool("apply", "--help", env=os.environ | {"COLUMNS": "200"}).stdout.split())
+    assert "It is refused if the disk or its table is another one, or if a new plan has other steps." in said
+    done = run_aligntool("apply", "--yes", kept)
+    assert done.returncode == 0, done.stderr
+    shown = run("debugfs", "-R", "cat new.txt", f"{disk}?offset={first_start(disk) * 512}")
+    assert "written after the plan was saved" in shown
+
+
 # Interrupted
 
 
