@@ -1,11 +1,22 @@
 """Judge the content of partitions: data starts, LVM segments, stripe settings, block sizes, superblocks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.audit import wording
 from aligntool.audit.grids import STACKED, believed_minimum_io
-from aligntool.audit.report import Answer, Code, Finding, Grid, GridKind, Judged, Severity, Verdict, predict
+from aligntool.audit.report import (
+    Answer,
+    Check,
+    Code,
+    Finding,
+    Grid,
+    GridKind,
+    Judged,
+    Severity,
+    Verdict,
+    predict,
+)
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.md import MD
 from aligntool.formats.part_types import EFI_SYSTEM
@@ -100,6 +111,32 @@ def data_starts(partition: Partition) -> tuple[int, ...]:
     return tuple(sorted(places)) or (() if top.data_start is None else (top.data_start,))
 
 
+def clusters_off(judged: Judged, part: Partition, start: int) -> Iterator[tuple[Layer, Check]]:
+    """Yield each file system whose clusters are off the physical sectors if the partition begins at `start`,
+    because the tables before them have an odd length. An EFI system partition is rarely written, so its
+    clusters do not matter.
+    """
+    if part.type_code in EFI_SYSTEM:
+        return
+    grids = [grid for grid in judged.grids if grid.kind in _COMPARED]
+    for layer in part.content:
+        if layer.data_start is None or not kind_named(layer.kind).has_clusters:
+            continue
+        place = layer.data_start - part.extent.start + start
+        grid = _worst_missed(grids, place, start)
+        if grid is not None and grid.kind in _SECTORS:
+            yield layer, Check(grid, grid.off_by(place))
+
+
+_SECTORS = (GridKind.PHYSICAL, GridKind.MINIMUM_IO)
+
+
+def _worst_missed(grids: Iterable[Grid], place: int, base: int) -> Grid | None:
+    """Return the worst grid that a place is off, ignoring grids that `base`, below it, is off by as much."""
+    failed = [grid for grid in grids if grid.off_by(place) and grid.off_by(place) != grid.off_by(base)]
+    return min(failed, key=lambda grid: grid.severity.rank, default=None)
+
+
 DEEPEST = 8  # layers within layers; deeper nesting is hostile or damaged
 
 
@@ -186,7 +223,7 @@ class _Walk:
                 _code_of(grid), grid.severity, wording.layer_name(layer), "data start", start, grid
             )
         # an EFI system partition is rarely written
-        elif grid.kind in (GridKind.PHYSICAL, GridKind.MINIMUM_IO):
+        elif grid.kind in _SECTORS:
             boot = self.partition is not None and self.partition.type_code in EFI_SYSTEM
             severity = Severity.INFO if boot else Severity.WARNING
             yield self._off(
@@ -213,12 +250,9 @@ class _Walk:
         """
         if base is None:
             base = self.partition.extent.start if self.partition else 0
-        failed = [
-            grid for grid in self.grids if grid.off_by(start) and grid.off_by(start) != grid.off_by(base)
-        ]
         if self.verdict and self.verdict.answer is Answer.UNKNOWN:
             return None
-        return min(failed, key=lambda grid: grid.severity.rank, default=None)
+        return _worst_missed(self.grids, start, base)
 
     def _off(self, code: Code, severity: Severity, name: str, what: str, start: int, grid: Grid) -> Finding:
         past = grid.off_by(start)
@@ -229,7 +263,7 @@ class _Walk:
             f"{what} of {name} is at {wording.offset_words(start, self.sector_size)} of the disk, {boundary}"
         )
         found = self.finding(code, severity, text, name, start)
-        next_ = wording.next_realign(self.disk) if self._is_movable(start) else wording.next_look(self.disk)
+        next_ = wording.next_realign(self.disk) if self._is_movable(start) else found.next
         return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
 
     def _is_movable(self, start: int) -> bool:

@@ -119,7 +119,11 @@ async def list_disks(*targets: str) -> list[DiskRow]:
         verdicts = [entry["verdict"] or {} for entry in (disk, *disk["partitions"])]
         answers = [verdict["answer"] for verdict in verdicts if verdict.get("matters")]
         errors = sum(finding["severity"] == "error" for finding in disk_findings)
-        words = "in flight: resume it or roll it back" if in_flight else _verdict(answers, errors)
+        inside = sum(
+            bool(finding["layer"] and finding["off_by"]) and finding["severity"] != "info"
+            for finding in disk_findings
+        )
+        words = "in flight: resume it or roll it back" if in_flight else _verdict(answers, errors, inside)
         found.append(DiskRow(disk["path"], format_size(disk["size"]), words, in_flight))
         names |= {disk["name"], disk["path"]}
     unseen = (unseen_disk for unseen_disk in report["unseen"] if unseen_disk["what"] not in names)
@@ -128,7 +132,8 @@ async def list_disks(*targets: str) -> list[DiskRow]:
     ]
 
 
-def _verdict(answers: list[str], errors: int) -> str:
+def _verdict(answers: list[str], errors: int, inside: int) -> str:
+    """Return the verdict on a disk in words. `inside`: how many contents have data off the grid."""
     off = answers.count("off")
     if off:
         return f"{off} of {counted(len(answers), 'partition')} misaligned"
@@ -136,6 +141,8 @@ def _verdict(answers: list[str], errors: int) -> str:
         return "none is known to be misaligned; not all could be judged"
     if errors:
         return f"no partition is misaligned; {counted(errors, 'error')} of another kind"
+    if answers and inside:
+        return f"every partition starts on its boundaries; the data of {counted(inside, 'layer')} are off"
     return "OK: every partition starts on its boundaries" if answers else "no partition to judge"
 
 

@@ -5,8 +5,8 @@ apply.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from aligntool.audit.layers import data_starts
-from aligntool.audit.report import Answer, GridKind, Judged, Verdict
+from aligntool.audit.layers import clusters_off, data_starts
+from aligntool.audit.report import Answer, Code, GridKind, Judged, Verdict
 from aligntool.audit.wording import audit_command, layer_name, next_command, past_words, shell_word
 from aligntool.change import RealignGoal, Used
 from aligntool.commands import ByHand, by_hand
@@ -506,6 +506,21 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
             f"partition {part.number} has the Windows recovery environment, configured for the old start;"
             f" {again}"
         )
+
+
+def attention_to_clusters(judged: Judged, starts: Mapping[int, int]) -> Iterator[str]:
+    """Yield each file system whose clusters are off the physical sectors at these starts, by number."""
+    for part in judged.disk.partitions:
+        if part.number not in starts:
+            continue
+        now = [layer for layer, _ in clusters_off(judged, part, part.extent.start)]
+        for layer, check in clusters_off(judged, part, starts[part.number]):
+            stay = "stay" if layer in now else "will be"
+            past = past_words(check.off_by, check.grid.size)
+            yield (
+                f"partition {part.number}: the clusters of its {layer_name(layer)} {stay} off the grid, {past}:"
+                f" a move cannot align them, only a new file system: aligntool explain {Code.CLUSTERS_OFF}"
+            )
 
 
 def letters_taken(disk: Disk, names: Mapping[int, StartNames], found: FoundPlaces | None) -> Iterator[str]:

@@ -280,7 +280,7 @@ def plan_realign(
     selection = replace(partition_selection.select_partitions(judged, goal), names=names or {})
     if not selection.must and not selection.reasons:
         _refuse_if_not_judged(judged)
-        return write_plan(disk, goal, selection, None, used, {})
+        return _with_clusters(judged, goal, write_plan(disk, goal, selection, None, used, {}))
     reasons = [*selection.reasons, *disk_reasons(judged)]
     against = partition_reasons(disk, parts_of(disk, selection.must))
     reasons += [reason for found in against.values() for reason in found]
@@ -299,7 +299,18 @@ def plan_realign(
         raise _refusal(
             disk, reasons, against, lambda: _fitting(judged, selection, goal, claims, _Room.ENOUGH)
         )
-    return write_plan(disk, goal, selection, found, used, shrunk)
+    return _with_clusters(judged, goal, write_plan(disk, goal, selection, found, used, shrunk))
+
+
+def _with_clusters(judged: Judged, goal: RealignGoal, plan: MovePlan) -> MovePlan:
+    """Return the plan with attention to the clusters that it leaves off the grid."""
+    starts = {
+        place.number: place.after.start
+        for place in plan.places
+        if place.before != place.after or not goal.partitions or place.number in goal.partitions
+    }
+    clusters = partition_selection.attention_to_clusters(judged, starts)
+    return replace(plan, attention=(*plan.attention, *clusters))
 
 
 def movable(

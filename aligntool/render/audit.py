@@ -741,7 +741,25 @@ def _verdict(report: Report) -> Line:
         return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
-    return ((f"OK: every partition of {counted_disks(disks)} starts on its boundaries", Style.GOOD),)
+    starts = f"every partition of {counted_disks(disks)} starts on its boundaries"
+    inside = data_off_words(report.findings)
+    if inside:
+        return ((f"E{starts.removeprefix('e')}; {inside}", Style.DOUBT),)
+    return ((f"OK: {starts}", Style.GOOD),)
+
+
+def data_off_words(findings: Sequence[Finding]) -> str:
+    """Return how many contents have data off the grid although their partitions start on it, or ""."""
+    found = [
+        finding
+        for finding in findings
+        if finding.layer and finding.off_by and finding.severity is not Severity.INFO
+    ]
+    clusters = sum(finding.code is Code.CLUSTERS_OFF for finding in found)
+    others = len(found) - clusters
+    words = [f"the clusters of {counted(clusters, 'file system')}"] if clusters else []
+    words += [f"the data of {counted(others, 'layer')}"] if others else []
+    return f"{' and '.join(words)} are off" if words else ""
 
 
 def misaligned_words(*counts: tuple[int, str]) -> str:

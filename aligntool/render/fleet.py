@@ -64,7 +64,11 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
         return f"No partition is misaligned; {counted(fleet.errors, 'error')} of another kind", Style.BAD
     if not fleet.on_grid:
         return "No partition to judge", Style.PLAIN
-    return f"OK: every partition of {counted(audited, 'machine')} starts on its boundaries", Style.GOOD
+    starts = f"every partition of {counted(audited, 'machine')} starts on its boundaries"
+    if fleet.warnings:
+        words = f"E{starts.removeprefix('e')}; {counted(fleet.warnings, 'warning')} of another kind"
+        return words, Style.DOUBT
+    return f"OK: {starts}", Style.GOOD
 
 
 def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:

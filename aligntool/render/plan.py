@@ -535,7 +535,8 @@ def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
 def attention_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     """Yield what the user has to do afterwards; shown before and after the move."""
     remaining = [sentence for sentence in plan.attention if not sentence.startswith((LOST, SUSPENDED))]
-    yield from sentence_lines("Afterwards", remaining, Style.DOUBT, width)
+    title = "Afterwards" if plan.steps else "Not changed by a move"
+    yield from sentence_lines(title, remaining, Style.DOUBT, width)
 
 
 def _title_lines(plan: Plan, width: int) -> Iterator[Line]:

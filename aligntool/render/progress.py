@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING, TextIO
 
+from aligntool.audit.layers import clusters_off
 from aligntool.audit.report import Judged
+from aligntool.audit.wording import past_words
 from aligntool.change import (
     ArrayPlan,
     Event,
@@ -394,7 +396,11 @@ def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         words = (
             f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
         )
-        yield ((words, Style.PLAIN), *verdict_words(verdicts.get(place.number)))
+        missed = [check for _, check in clusters_off(judged, part, start)]
+        inside = f"; clusters {past_words(missed[0].off_by, missed[0].grid.size)}" if missed else ""
+        verdict = verdict_words(verdicts.get(place.number))
+        starts = ("its start is ", Style.PLAIN) if missed else ("", Style.PLAIN)
+        yield ((words, Style.PLAIN), starts, *verdict, (inside, Style.DOUBT))
 
 
 # The state of a disk after an interruption: nothing in flight, in flight, an unfinished array.

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from aligntool.audit.report import Report, Severity
+from aligntool.audit.report import AuditOptions, Report, Severity
 from aligntool.inventory import ArrayFacts, DiskKind, KnownGeometry, Layer, Segment, Source
+from aligntool.render.audit import verdict_line
+from aligntool.render.lines import Style
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.builders import codes, judge, made_disk, with_content
 
@@ -230,3 +232,22 @@ def test_a_drive_with_a_large_minimum_io_is_not_treated_as_an_array() -> None:
     assert "AT405" in codes(judge(with_content(striped, xfs)))
     linear = made_disk("2048+20971520", kind=DiskKind.DM, name="dm-0", physical=4096, minimum=4096)
     assert "AT405" not in codes(judge(with_content(linear, xfs)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (Layer("vfat", HOME, "FAT32", data_start=MIB + 2050 * 512), "the clusters of 1 file system are off"),
+        (Layer("crypto_LUKS", HOME, "LUKS2", data_start=MIB + 2052 * KIB), "the data of 1 layer are off"),
+    ],
+)
+def test_the_headline_is_not_ok_if_data_inside_are_off(layer: Layer, words: str) -> None:
+    disk = with_content(made_disk("2048+20971520", physical=4096), layer)
+    ((headline, style),) = verdict_line(judge(disk, wishes=AuditOptions(page_size=16 * KIB)))
+    assert headline == f"Every partition of 1 disk starts on its boundaries; {words}"
+    assert style is Style.DOUBT
+
+
+def test_what_a_move_cannot_align_leads_to_its_explanation() -> None:
+    fat = Layer("vfat", HOME, "FAT32", data_start=1 * MIB + 2050 * 512)
+    assert on_ssd(fat).findings[0].next == "aligntool explain AT403"
