@@ -51,11 +51,13 @@ Patched = Mapping[int, Patching]
 Fits = Callable[[Shrinks], FoundPlaces | None]
 
 
-def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
+def room_by_shrinking(
+    disk: Disk, used: Uses, fits: Fits, *, settled: bool = False
+) -> tuple[FoundPlaces, dict[int, Shrunk]] | None:
     """Return the places after shrinking the last file system that can make enough room, by as few MiB as
-    possible.
+    possible. `settled`: see `shrinkable`.
     """
-    for part in shrinkable(disk):
+    for part in shrinkable(disk, settled=settled):
         most = most_shrinkable(part, used)
         if most < MIB or _try(part, most, fits) is None:
             continue
@@ -75,7 +77,9 @@ def room_by_shrinking(disk: Disk, used: Uses, fits: Fits) -> tuple[FoundPlaces, 
 
 
 def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[str, str]:
-    """Return the end of a sentence and the next command; both empty if nothing would help."""
+    """Return the end of a sentence and the next command; both empty if nothing would help. A file system that
+    must not be changed now, for a reason that can be settled, helps as well; the command settles that first.
+    """
     shorter = [part for part in disk.partitions if kind_of(part).shrinkable and not fills(part)]
     if shrink and shorter:
         return f"; {overwriting_text(shorter[-1])}", ""
@@ -93,7 +97,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
             f"; no file system here can be shrunk enough{only}{''.join(whole)}{more}",
             _DELETE if full else "",
         )
-    room = room_by_shrinking(disk, used, fits)
+    room = room_by_shrinking(disk, used, fits, settled=True)
     if room is None:
         return "", ""
     number, shrunk = next(iter(room[1].items()))
@@ -102,7 +106,15 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
         text = f"; it all fits if the {shrunk.kind} on partition {number} is shrunk by {format_size(by)}"
     else:
         text = f"; it may all fit if the {shrunk.kind} on partition {number} has {format_size(by)} to spare"
+    against = partition_reasons(disk, (part for part in disk.partitions if part.number == number))
+    if against[number]:
+        first = against[number][0]
+        return f"{text}, {once_resolved(first)}", first.hint
     return text, next_command(disk, "plan realign", "--shrink")
+
+
+def once_resolved(reason: Refusal) -> str:
+    return f"once this is resolved: {reason.text}"
 
 
 _DELETE = "delete files there, or copy the disk to a larger one, and plan again"
@@ -131,12 +143,27 @@ def attention_to_shrunk(shrunk: Shrinks) -> Iterator[str]:
             yield f"partition {number}: {then}"
 
 
-def shrinkable(disk: Disk) -> tuple[Partition, ...]:
-    """Return the partitions that can be shrunk, from the end of the disk to its start."""
+def shrinkable(disk: Disk, *, settled: bool = False) -> tuple[Partition, ...]:
+    """Return the partitions that can be shrunk, from the end of the disk to its start. `settled`: as if every
+    reason that can be settled were.
+    """
     found = [part for part in disk.partitions if kind_of(part).shrinkable]
     against = partition_reasons(disk, found)
-    found = [part for part in found if part.role in (Role.PRIMARY, Role.LOGICAL) and not against[part.number]]
+    found = [
+        part
+        for part in found
+        if part.role in (Role.PRIMARY, Role.LOGICAL) and not _bars(against[part.number], settled=settled)
+    ]
     return tuple(sorted(found, key=lambda part: -part.extent.start))
+
+
+def _bars(reasons: Collection[Refusal], *, settled: bool) -> bool:
+    return any(reason.lasting or not settled for reason in reasons)
+
+
+def allowed(against: Mapping[int, Collection[Refusal]], *, settled: bool) -> Iterator[int]:
+    """Yield the partitions with no reason against them. `settled`: see `shrinkable`."""
+    return (number for number, reasons in against.items() if not _bars(reasons, settled=settled))
 
 
 def fills(part: Partition) -> bool:
@@ -518,8 +545,9 @@ def attention_to_clusters(judged: Judged, starts: Mapping[int, int]) -> Iterator
             stay = "stay" if layer in now else "will be"
             past = past_words(check.off_by, check.grid.size)
             yield (
-                f"partition {part.number}: the clusters of its {layer_name(layer)} {stay} off the grid, {past}:"
-                f" a move cannot align them, only a new file system: aligntool explain {Code.CLUSTERS_OFF}"
+                f"partition {part.number}: the clusters of its {layer_name(layer)} {stay} off the grid,"
+                f" {past}: a move cannot align them, only a new file system: aligntool explain"
+                f" {Code.CLUSTERS_OFF}"
             )
 
 

@@ -289,9 +289,17 @@ def plan_realign(
     def places_for(shrunk: partition_selection.Shrinks, *, finer: bool = False) -> search.FoundPlaces | None:
         return search.search(disk, movable(disk, selection, used, shrunk), goal, claims, finer=finer)
 
+    def places_if_settled(
+        shrunk: partition_selection.Shrinks, *, finer: bool = False
+    ) -> search.FoundPlaces | None:
+        moved = movable(disk, selection, used, shrunk, settled=True)
+        return search.search(disk, moved, goal, claims, finer=finer)
+
     found, shrunk = _find_places(disk, goal, used, places_for) if whole else (None, {})
     if whole and selection.must and _lacks_room(found):
-        reasons.append(_no_room(judged, goal, selection, used, found, places_for, claims))
+        settled = _find_places(disk, goal, used, places_if_settled, settled=True)
+        first = _reasons_to_settle(disk, *settled)
+        reasons += first or [_no_room(judged, goal, selection, used, found, places_if_settled, claims)]
     if found is not None:
         reasons += partition_selection.unpatchable_reasons(disk, selection.names, found, shrunk)
         reasons += partition_selection.ambiguous_superblocks(disk, found)
@@ -313,14 +321,31 @@ def _with_clusters(judged: Judged, goal: RealignGoal, plan: MovePlan) -> MovePla
     return replace(plan, attention=(*plan.attention, *clusters))
 
 
+def _reasons_to_settle(
+    disk: Disk, found: search.FoundPlaces | None, shrunk: partition_selection.Shrinks
+) -> list[Refusal]:
+    """Return the reasons against the partitions of these places: with them settled there is room, so that the
+    lack of room is none. Empty if there is no room even then.
+    """
+    if found is None or _lacks_room(found):
+        return []
+    against = partition_reasons(disk, parts_of(disk, {*found.order, *shrunk}))
+    return [reason for reasons in against.values() for reason in reasons]
+
+
 def movable(
     disk: Disk,
     selection: partition_selection.Selection,
     used: partition_selection.Uses,
     shrunk: partition_selection.Shrinks,
+    *,
+    settled: bool = False,
 ) -> Movable:
+    """Return what the search for places may move. `settled`: see `shrinkable`."""
     against = partition_reasons(disk, parts_of(disk, selection.may))
-    may = {number: selection.grids_of(number) for number, reasons in against.items() if not reasons}
+    may = {
+        number: selection.grids_of(number) for number in partition_selection.allowed(against, settled=settled)
+    }
     cost = {part.number: used[part.number].bytes for part in disk.partitions if part.number in used}
     lengths = {number: shrink.length for number, shrink in shrunk.items()}
     must = {number: selection.grids_of(number) for number in selection.must}
@@ -336,11 +361,16 @@ class _PlacesFor(Protocol):
 
 
 def _find_places(
-    disk: Disk, goal: RealignGoal, used: partition_selection.Uses, places_for: _PlacesFor
+    disk: Disk,
+    goal: RealignGoal,
+    used: partition_selection.Uses,
+    places_for: _PlacesFor,
+    *,
+    settled: bool = False,
 ) -> tuple[search.FoundPlaces | None, dict[int, partition_selection.Shrunk]]:
     found = places_for({})
     if _lacks_room(found) and goal.shrink:
-        shorter = partition_selection.room_by_shrinking(disk, used, places_for)
+        shorter = partition_selection.room_by_shrinking(disk, used, places_for, settled=settled)
         if shorter is not None:
             return shorter
     if found is not None and found.journal is None:
@@ -496,23 +526,43 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
         judged, selection, tuple(number for number in selection.must if _may_move(reasons[number]))
     )
     lacking = any(number not in rooms and _may_move(reasons[number]) for number in off)
-    shrinking = _shrink_hint(judged, selection) if lacking else ("", "")
-    return tuple(
-        _repair(disk, number, rooms.get(number, (_Room.NONE, ())), reasons[number], shrinking)
-        for number in off
-    )
+    shrinking = _possible_shrink(judged, selection) if lacking else ("", "")
+    of_all = tuple(reason for number in off for reason in against[number])
+
+    def repair(number: int) -> Repair:
+        found = rooms.get(number, (_Room.NONE, ()))
+        room, named = found
+        together = of_all if room is not _Room.NONE and not named else ()
+        return _repair(disk, number, found, reasons[number] or together, shrinking)
+
+    return tuple(map(repair, off))
 
 
-def _shrink_hint(judged: Judged, selection: partition_selection.Selection) -> tuple[str, str]:
-    """Return what a plan without used blocks says on shrinking; empty if that is not searched."""
+def _possible_shrink(judged: Judged, selection: partition_selection.Selection) -> tuple[str, str]:
+    """Return what a plan without used blocks says on shrinking, and the command; both empty if no file system
+    can be shrunk.
+    """
     disk = judged.disk
-    if disk.size is None or not selection.start_grids or len(disk.partitions) > _SEARCHED_UP_TO:
-        return "", ""
 
     def places_for(shrunk: partition_selection.Shrinks) -> search.FoundPlaces | None:
-        return search.search(disk, movable(disk, selection, {}, shrunk), _GOAL, ALL_FREE)
+        moved = movable(disk, selection, {}, shrunk, settled=True)
+        return search.search(disk, moved, _GOAL, ALL_FREE)
 
-    return partition_selection.shrink_hint(disk, {}, places_for, shrink=False)
+    if disk.size is not None and selection.start_grids and len(disk.partitions) <= _SEARCHED_UP_TO:
+        helps, command = partition_selection.shrink_hint(disk, {}, places_for, shrink=False)
+        if command:
+            return helps, command
+    found = [
+        part for part in partition_selection.shrinkable(disk, settled=True) if partition_selection.fills(part)
+    ]
+    if not found:
+        return "", ""
+    against = partition_reasons(disk, found)
+    text = "; shrinking a file system here may make some"
+    if all(against.values()):
+        first = against[found[0].number][0]
+        return f"{text}, {partition_selection.once_resolved(first)}", first.hint
+    return text, next_command(disk, "plan realign", "--shrink")
 
 
 def _may_move(reasons: Collection[Refusal]) -> bool:
@@ -612,22 +662,28 @@ def _repair(
     for reason in reasons:
         if reason.lasting:
             return Repair(number, NOT, reason.text, reason.hint)
-    first = f", once this is resolved: {reasons[0].text}" if reasons else ""
-    if room is _Room.NO_JOURNAL:
-        why = f"there is room next to it, but none on this disk for a journal{first}"
-        return Repair(number, IN_PLACE, why, next_command(disk, "plan realign", *named, "--journal FILE"))
-    if room is _Room.ENOUGH:
-        command = reasons[0].hint if reasons else next_command(disk, "plan realign", *named)
-        return Repair(number, IN_PLACE, f"there is room to move onto the grid{first}", command)
-    helps, command = shrinking
-    if command:
-        return Repair(number, WITH_SHRINK, f"there is not enough room{helps}{first}", command)
-    if any(kind_of(part).shrinkable and partition_selection.fills(part) for part in disk.partitions):
-        why = f"there is not enough room; shrinking a file system here may make some{first}"
-        return Repair(number, WITH_SHRINK, why, next_command(disk, "plan realign", "--shrink"))
-    return Repair(
-        number, NOT, "there is not enough room, and no file system here can be shrunk", next_look(disk)
-    )
+    helps, shrink = shrinking
+    match room:
+        case _Room.NO_JOURNAL:
+            answer = IN_PLACE
+            why = "there is room next to it, but none on this disk for a journal"
+            command = next_command(disk, "plan realign", *named, "--journal FILE")
+        case _Room.ENOUGH:
+            answer = IN_PLACE
+            why = "there is room to move onto the grid"
+            command = next_command(disk, "plan realign", *named)
+        case _ if shrink:
+            answer = WITH_SHRINK
+            why = f"there is not enough room{helps}"
+            command = shrink
+        case _:
+            why = "there is not enough room, and no file system here can be shrunk"
+            return Repair(number, NOT, why, next_look(disk))
+    if reasons:
+        first = partition_selection.once_resolved(reasons[0])
+        why = why if first in why else f"{why}, {first}"
+        command = reasons[0].hint
+    return Repair(number, answer, why, command)
 
 
 def _options(numbers: Collection[int]) -> Iterator[str]:

@@ -741,11 +741,11 @@ def _verdict(report: Report) -> Line:
         return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
-    starts = f"every partition of {counted_disks(disks)} starts on its boundaries"
+    words = f"every partition of {counted_disks(disks)} starts on its boundaries"
     inside = data_off_words(report.findings)
     if inside:
-        return ((f"E{starts.removeprefix('e')}; {inside}", Style.DOUBT),)
-    return ((f"OK: {starts}", Style.GOOD),)
+        return ((f"E{words.removeprefix('e')}; {inside}", Style.DOUBT),)
+    return ((f"OK: {words}", Style.GOOD),)
 
 
 def data_off_words(findings: Sequence[Finding]) -> str:

@@ -25,7 +25,7 @@ def fat_disk(folder: Path, reserved: int) -> Path:
     for path, size in ((disk, 200 * MIB), (content, 80 * MIB)):
         with path.open("wb") as file:
             file.truncate(size)
-    run("mkfs.fat", "-F", 16, "-s", 4, "-a", "-R", reserved, content)
+    run("mkfs.fat", "-F", "16", "-s", "4", "-a", "-R", str(reserved), content)
     subprocess.run(
         ["sfdisk", "-q", disk], input=f"label: dos\nstart=63, size={80 * 2048}, type=6\n", text=True, check=True
     )
@@ -52,7 +52,7 @@ def test_a_plan_and_its_end_say_which_clusters_are_off(tmp_path: Path, reserved:
 def test_clusters_of_a_partition_that_is_not_named_are_not_in_the_plan(tmp_path: Path) -> None:
     disk = fat_disk(tmp_path, 2)
     run("sfdisk", "-q", "--append", disk, stdin="start=200063, size=20480, type=83\n")
-    assert "clusters" not in run_aligntool("plan", "realign", disk, "-p", 2).stdout
+    assert "clusters" not in run_aligntool("plan", "realign", disk, "-p", "2").stdout
 
 
 @pytest.mark.needs_root
@@ -61,7 +61,7 @@ def test_a_file_system_made_anew_as_by_hand_has_aligned_clusters(tmp_path: Path)
     disk = fat_disk(tmp_path, 2)
     run_aligntool("realign", disk, "--yes", code=0)
     remedy = run_aligntool("explain", "AT403").stdout
-    device = run("losetup", "-f", "--show", "-o", MIB, "--sizelimit", 80 * MIB, disk).strip()
+    device = run("losetup", "-f", "--show", "-o", str(MIB), "--sizelimit", str(80 * MIB), disk).strip()
     try:
         type_by_hand(remedy, "mkfs.fat -s 8", ID="12345678", LABEL="DATA", PARTITION=device)
     finally:
