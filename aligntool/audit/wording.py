@@ -19,6 +19,7 @@ from aligntool.commands import shell_word as shell_word
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.formats.parked import is_marked_in_flight
+from aligntool.formats.part_types import WITHOUT_SUPERBLOCK
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, Partition, Role, Source, TableLabel
 from aligntool.units import format_about, format_size
 
@@ -284,9 +285,7 @@ def replacement_hint(disk: Disk) -> str:
 
 def contents_of_disk(disk: Disk, whole: str = "whole disk") -> tuple[str, ...]:
     """Return the contents of the disk as phrases: "partition 2, ext4 "root", 20GiB"."""
-    named = (
-        (part, ", ".join(contents(part)) or part.type_name or "no known content") for part in disk.partitions
-    )
+    named = ((part, ", ".join(contents(part)) or type_words(part)) for part in disk.partitions)
     found = [f"partition {part.number}, {name}, {format_about(part.extent.length)}" for part, name in named]
     found += [f"{content} on the {whole}" for content in contents(disk)]
     if disk.table and not disk.partitions:
@@ -350,6 +349,17 @@ def refuse_sparse(*seen: tuple[Disk, str, str]) -> Iterator[Refusal]:
 def contents(on: Disk | Partition) -> tuple[str, ...]:
     """Return the layers on a disk or partition with their labels, or else the hint of udev or the table."""
     return tuple(map(labelled, on.content)) or ((on.content_hint,) if on.content_hint else ())
+
+
+def type_words(part: Partition, *, brief: bool = False) -> str:
+    """Return what is known of a partition without a recognised content: "unrecognised (type Linux)", or
+    `brief`, without the type. The type is no content, except that of a partition that needs none.
+    """
+    named = part.type_name or part.type_code or ""
+    if part.role not in (Role.PRIMARY, Role.LOGICAL) or part.type_code in WITHOUT_SUPERBLOCK:
+        return named
+    words = "unrecognised" if part.content_read else "not read"
+    return f"{words} (type {named})" if named and not brief else words
 
 
 def labelled(layer: Layer) -> str:

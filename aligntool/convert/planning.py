@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from aligntool import steps
 from aligntool.audit.judge import start_exemption
 from aligntool.audit.report import Judged
-from aligntool.audit.wording import LOST, audit_command, change_by_hand, labelled, layer_name, next_command
+from aligntool.audit.wording import (
+    LOST,
+    audit_command,
+    change_by_hand,
+    labelled,
+    layer_name,
+    next_command,
+    type_words,
+)
 from aligntool.change import MovePlan, Place, RealignGoal, TablePlan
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
@@ -449,7 +457,7 @@ def _journal(
 
 
 def _content_name(part: Partition) -> str:
-    return labelled(part.content[0]) if part.content else part.type_name or part.type_code
+    return labelled(part.content[0]) if part.content else type_words(part)
 
 
 def _outcome(part: Partition, units: Units, rebuilding: Rebuilds) -> str:

@@ -18,7 +18,7 @@ from aligntool.audit.array_boot import (
 )
 from aligntool.audit.arrays import BROKEN, Member, member_state, members_of, sync_words
 from aligntool.audit.report import Finding, Judged, Report, Severity
-from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word
+from aligntool.audit.wording import grid_words, layer_name, past_words, shell_word, type_words
 from aligntool.change import ArrayPlan
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
@@ -190,7 +190,7 @@ def _contents(judged: Judged) -> Iterator[str]:
     ):
         yield f"on it: {content}{_mounted(disk.mounted_at)}"
     for part in disk.partitions:
-        content = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or part.type_name
+        content = ", ".join(_layer(layer) for layer in part.content) or part.content_hint or type_words(part)
         where = f"partition {part.number} at byte {part.extent.start}"
         yield f"{where}: {content or 'unknown content'}{_mounted(part.mounted_at)}"
     if disk.holders:

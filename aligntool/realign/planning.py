@@ -20,6 +20,7 @@ from aligntool.audit.wording import (
     next_look,
     next_realign,
     release_command,
+    type_words,
 )
 from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
@@ -205,7 +206,7 @@ def _place(part: Partition, selection: partition_selection.Selection, after: Ext
         why = "on the grid; makes room"
     if part.number not in selection.must and after.start == part.extent.start and after != part.extent:
         why = f"{why}; its end moves" if why else "its end moves"
-    what = "extended" if part.role is Role.EXTENDED else part.type_name or part.type_code or "unknown"
+    what = "extended" if part.role is Role.EXTENDED else type_words(part)
     return Place(part.number, part.extent, after, labelled(part.content[0]) if part.content else what, why)
 
 

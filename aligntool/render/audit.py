@@ -18,7 +18,7 @@ from aligntool.audit.report import (
     explanations,
 )
 from aligntool.audit.tables import hiding_codes, is_in_kernel
-from aligntool.audit.wording import label_words, past_words
+from aligntool.audit.wording import label_words, past_words, type_words
 from aligntool.commands import is_by_hand, shell_word, split_step
 from aligntool.contents.catalogue import kind_named
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
@@ -608,7 +608,7 @@ def _partition_row(disk: Disk, partition: Partition, verdict: Verdict | None) ->
         sector,
         format_start(start, sector_size),
         format_about(partition.extent.length),
-        content or partition.type_name,
+        content or type_words(partition, brief=True),
         verdict,
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.report import Answer, Report
 from aligntool.inventory import DiskKind, InFlight, Layer, TableLabel
-from aligntool.render.audit import INTACT, audit_lines
+from aligntool.render.audit import INTACT, audit_lines, table_rows
 from aligntool.render.disk_map import _part, disk_bar_lines, map_lines
 from aligntool.render.lines import (
     Style,
@@ -295,3 +295,20 @@ def test_commands_that_are_left_out_are_counted() -> None:
     said = text(judge(*disks), verbose=False)
     assert said.count("aligntool plan realign") == 3 and "    … and 5 more; -v shows them\n" in said
     assert text(judge(*disks)).count("aligntool plan realign") == 8
+
+
+@pytest.mark.parametrize(
+    ("type_code", "type_name", "read", "words"),
+    [
+        ("0x83", "Linux", True, "unrecognised"),
+        ("0x83", "Linux", False, "not read"),
+        ("21686148-6449-6E6F-744E-656564454649", "BIOS boot", True, "BIOS boot"),
+    ],
+)
+def test_the_type_in_the_table_is_not_shown_as_content(
+    type_code: str, type_name: str, *, read: bool, words: str
+) -> None:
+    disk = made_disk("2048+20971520")
+    part = replace(disk.partitions[0], type_code=type_code, type_name=type_name, content_read=read)
+    ((*_, content, _),) = table_rows(judge(replace(disk, partitions=(part,))).judged[0])
+    assert content == words
