@@ -33,7 +33,7 @@ from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.schedule import Schedule
 from aligntool.realign import partition_selection, search
 from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
-from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data
+from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data, without_consequences
 from aligntool.realign.suspended import suspension_attention
 from aligntool.system import MASKED_NAME
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
@@ -487,6 +487,7 @@ def _refusal(
     """Return the refusal with all reasons and the next command: to move the other partitions alone if some
     can never be moved, of these the `fitting` ones, otherwise the first command that helps.
     """
+    reasons = without_consequences(disk, reasons)
     lines = dict.fromkeys(reason.text for reason in reasons)
     reasons_of_partitions = sum(len(found) for found in against.values())
     others = [number for number, found in against.items() if not found]

@@ -314,6 +314,26 @@ def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
     return Refusal("held", what, f"{what} is held by {by}", hint, lasting=False)
 
 
+def without_consequences(disk: Disk, reasons: Iterable[Refusal]) -> list[Refusal]:
+    """Return the reasons without those that end with another one: a file system is not clean as long as it is
+    mounted, unless another machine or a suspended system may use it as well.
+    """
+    found = list(reasons)
+    mounted = {reason.subject for reason in found if reason.code == "mounted"}
+    own = {
+        f"partition {part.number}: {layer.unclean}"
+        for part in disk.partitions
+        for layer in part.content
+        if f"partition {part.number}" in mounted and _ends_with_unmount(layer)
+    }
+    return [reason for reason in found if reason.code != "unclean" or reason.text not in own]
+
+
+def _ends_with_unmount(layer: Layer) -> bool:
+    unclean = layer.unclean or ""
+    return unclean != WINDOWS_HIBERNATED and not unclean.startswith(MAY_BE_SHARED) and "(MMP)" not in unclean
+
+
 def partition_reasons(disk: Disk, parts: Iterable[Partition]) -> dict[int, tuple[Refusal, ...]]:
     """Return the reasons against moving each of these partitions, by number."""
     nested = tuple(part for part in disk.partitions if part.role is Role.NESTED)

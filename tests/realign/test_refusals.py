@@ -42,6 +42,20 @@ SHARED = Layer("ext4", HOME, unclean=f"{MAY_BE_SHARED} (MMP)")
 Change = Callable[[Disk], Disk]
 
 
+def test_what_a_mount_explains_is_not_a_second_reason() -> None:
+    """The checker and the kernel see the journal of a mounted file system in use."""
+    for unclean, codes in (
+        ("its journal must be replayed", ["mounted"]),
+        (f"{MAY_BE_SHARED} (MMP)", ["mounted", "unclean"]),
+        (WINDOWS_HIBERNATED, ["mounted", "unclean"]),
+    ):
+        content = (Layer("ext4", Extent(63 * 512, 100000 * 512), unclean=unclean),)
+        mounted = partition(content=content, mounted_at=("/home",))(movable_disk(OFF))
+        with pytest.raises(Refused) as refused:
+            plan_for(mounted)
+        assert sorted({reason.code for reason in refused.value.refusals}) == codes
+
+
 def partition(**changes: object) -> Change:
     """Change the first partition."""
     return lambda disk: replace(
