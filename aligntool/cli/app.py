@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import Parameter, Signature, signature
@@ -26,7 +26,16 @@ from aligntool import __version__
 from aligntool.commands import command
 from aligntool.errors import ExitCode, Refused, Stopped
 from aligntool.linux.signals import interrupt_once
-from aligntool.render.lines import FORCE_COLOR, NO_COLOR, command_lines, fitted, harmless, show
+from aligntool.render.lines import (
+    FORCE_COLOR,
+    NO_COLOR,
+    cell_width,
+    command_lines,
+    fitted,
+    harmless,
+    show,
+    wrapped,
+)
 from aligntool.render.translate import catalogue, language, translated, use_catalogue
 
 if TYPE_CHECKING:
@@ -259,6 +268,21 @@ aligntool --help lists the options, aligntool COMMAND --help those of a command.
 """
 
 
+_UNDER = " " * 14
+
+
+def page_within(page: str, width: int) -> Iterator[str]:
+    """Yield the lines of a page in columns; on a narrow terminal the last column stands below the others."""
+    for line in page.splitlines():
+        if cell_width(line) <= width:
+            yield line
+            continue
+        head, _, last = line.rpartition("  ")
+        if head.strip():
+            yield from wrapped(head.rstrip(), width, _UNDER)
+        yield from wrapped(f"{_UNDER if head.strip() else ''}{last}", width, "    ")
+
+
 class Program(TyperGroup):
     """All commands and groups."""
 
@@ -269,7 +293,8 @@ class Program(TyperGroup):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if not args and not ctx.resilient_parsing:  # resilient while completing the first word
-            print(translated(FIRST_PAGE), end="")
+            width = max(shutil.get_terminal_size((80, 24)).columns, 40)
+            print("\n".join(page_within(translated(FIRST_PAGE), width)))
             ctx.exit()
         index = next((index for index, word in enumerate(args) if word in self.commands), 0)
         if args[index : index + 2] == ["plan", "raid"]:  # users expect it next to `plan realign`

@@ -10,6 +10,13 @@ from tests.run_aligntool import run_aligntool
 SCRIPT = 'label: gpt\nstart=2049, size=204801, name="first of all"\nstart=300007, size=102400, name=second\n'
 
 
+@pytest.mark.parametrize("columns", [40, 60, 79, 80])
+def test_the_first_page_fits_the_terminal_and_keeps_its_words(columns: int) -> None:
+    text = run_aligntool(env={"COLUMNS": str(columns)}, code=0).stdout
+    assert max(map(len, text.splitlines())) <= columns
+    assert text.split() == run_aligntool(env={"COLUMNS": "120"}, code=0).stdout.split()
+
+
 @pytest.fixture
 def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
