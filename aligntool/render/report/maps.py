@@ -236,11 +236,16 @@ def start_picture(
         elements.append(box(svg.LEFT + unit * width, 18, width, 24, "plain"))
         text = str(verdict.start - past + unit * grid)
         elements.append(words(svg.LEFT + unit * width + 4, 34, text, "small"))
+    crossing = 0
     for begin in range(past, UNITS * grid - request + 1, request)[:MOST_BLOCKS]:
         crosses = begin // grid != (begin + request - 1) // grid and not check.on
+        crossing += crosses
         elements.append(box(svg.LEFT + begin * scale, 52, request * scale, 24, "bad" if crosses else "good"))
     kind = "blocks" if request < grid or check.on else "blocks or requests"
-    elements.append(words(svg.RIGHT, 112, f"{kind} of {format_size(request)}", "small dim end"))
+    caption = f"{kind} of {format_size(request)}"
+    if not check.on and not crossing:
+        caption = f"{caption} straddle no boundary, larger requests do"
+    elements.append(words(svg.RIGHT, 112, caption, "small dim end"))
     for unit in range(1, UNITS):
         elements.append(line(svg.LEFT + unit * width, 42, svg.LEFT + unit * width, 82, "axis"))
     elements += _distance(past, scale)

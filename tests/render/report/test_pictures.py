@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import predict
-from aligntool.inventory import Inventory
+from aligntool.inventory import Inventory, Layer
 from aligntool.linux.files import png_of
 from aligntool.linux.look import look
 from aligntool.measure.results import DriveState
@@ -191,6 +191,17 @@ def test_every_offset_is_drawn_once_with_its_boundary_and_distance() -> None:
         length = float(lines["distance"]["x2"]) - float(lines["distance"]["x1"])
         assert lines["boundary"]["x1"] == lines["boundary"]["x2"] == lines["distance"]["x1"]
         assert length == pytest.approx(past * (RIGHT - LEFT) / 4 / 4096, abs=0.1)
+
+
+def test_a_start_that_no_block_suffers_from_is_not_drawn_as_harmless() -> None:
+    """mke2fs makes blocks of 1 KiB on a small partition; at sector 2050 none crosses a boundary of 4 KiB."""
+    disk = array_machine().disks[1]
+    extent = Extent(2050 * 512, 8 << 20)
+    small = Layer("ext4", extent, data_unit=1024)
+    made = replace(disk.partitions[0], extent=extent, content=(small,), holders=())
+    machine = Inventory((replace(disk, partitions=(made,), links=(), holders=()),))
+    (picture,) = (found for found in pictures_of(content_of(machine)) if found.name.startswith("start-"))
+    assert "blocks of 1KiB straddle no boundary, larger requests do" in drawn_words(picture)
 
 
 @when_thorough("a picture of the documentation follows later")
