@@ -31,7 +31,7 @@ from aligntool.realign.stale_plan import verify_plan
 from aligntool.render.lines import Line
 from aligntool.render.plan import plan_lines
 from aligntool.render.progress import result_lines
-from aligntool.steps import CheckContent, ShrinkContent
+from aligntool.steps import CheckContent, ShrinkContent, WriteJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +215,16 @@ class DiskChange(DiskOperation):
 
 
 def _limited(plan: Plan, rate: int | None) -> Plan:
-    """Return the plan with a duration in which the copying does not exceed `rate`, which also gives an image
-    one.
+    """Return the plan with a duration in which the writes do not exceed `rate`, which also gives an image
+    one. Its journal is written as well: in the end its place is zeroed.
     """
     cost = plan.estimate
     if not rate or cost is None:
         return plan
-    return replace(
-        plan, estimate=replace(cost, seconds=max(cost.seconds or 0, ceil(cost.bytes_to_copy / rate)))
-    )
+    journals = (step.journal for step in plan.of(WriteJournal))
+    zeroed = sum(place.extent.length for place in journals if not place.file)
+    seconds = max(cost.seconds or 0, ceil((cost.bytes_to_copy + zeroed) / rate))
+    return replace(plan, estimate=replace(cost, seconds=seconds))
 
 
 def realign_of(disk: str, asked: Request, rate: int | None = None, *, no_lease: bool = False) -> DiskChange:

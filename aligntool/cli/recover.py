@@ -109,7 +109,13 @@ def apply(
 
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the journal kept.
     """
-    text = read_text(file, hint=NO_PLAN)
+    try:
+        text = read_text(file, hint=NO_PLAN)
+    except Refused as error:
+        if _is_disk(file):
+            text = f"{file} is a disk or a disk image, not a plan"
+            raise Refused(text, hint=command("plan realign", file, "-o plan.json")) from error
+        raise
     operation, plan = _saved_plan(text, file, rate, key_file, no_lease=no_lease)
     source = checked_disk(plan)  # of a copy, which only reads it
     if not is_node(source):
@@ -120,6 +126,14 @@ def apply(
     run_change.run_change(
         operation, yes=yes, json_=json_, not_suspended=not_suspended, kept=plan, verbose=verbose
     )
+
+
+def _is_disk(file: str) -> bool:
+    """Return whether a file that is no text has a partition table or a boot sector."""
+    with suppress(Refused, OSError), open_read_only(file) as device:
+        start = bytes(device.read(0, min(device.size, 1024)))
+        return start[510:512] == b"\x55\xaa" or start[512:520] == b"EFI PART"
+    return False
 
 
 def _saved_plan(
@@ -217,9 +231,17 @@ def status(
     Exit code: 0 shown; 3 it was not found, or a disk of this machine could not be read.
     """
     unread: list[str] = []
-    found = (
-        list(_all_unfinished(unread)) if disk is None and journal is None else [_unfinished(disk, journal)]
-    )
+    try:
+        found = (
+            list(_all_unfinished(unread))
+            if disk is None and journal is None
+            else [_unfinished(disk, journal)]
+        )
+    except Refused as error:
+        if disk is None or error.refusals[0].code != "journal-elsewhere":
+            raise
+        found = [_without_journal(_path_of(disk), error)]
+        unread.append(disk)
     if not found:
         none = "Nothing is in flight on the disks of this machine, and no array is unfinished."
         if unread:
@@ -309,8 +331,13 @@ def _in_flight(path: str) -> _Unfinished:
     try:
         return _unfinished(path, None)
     except Refused as error:
-        commands = tuple(filter(None, error.hint.split("\n")))
-        return _Unfinished(path, Status("in-flight", tuple(str(error).split("\n"))), commands)
+        return _without_journal(path, error)
+
+
+def _without_journal(path: str, error: Refused) -> _Unfinished:
+    """Return what is known of a disk in flight whose journal was not read."""
+    commands = tuple(filter(None, error.hint.split("\n")))
+    return _Unfinished(path, Status("in-flight", tuple(str(error).split("\n"))), commands)
 
 
 @run_change.ends_stream
@@ -394,7 +421,7 @@ def _recover(
     current = _disk_status(disk, journal, any_table=chosen.restore_table)
     if current.is_marked:
         return _zero_rest(named, disk, current, chosen, json_=json_)
-    plan = _plan_in_flight(current, disk)
+    plan = _plan_in_flight(current, disk, back=back)
     restore = chosen.restore_table and current.restore_table
     # A table that another program changed is refused below, or is confirmed separately. A complete move is
     # not undone.
@@ -480,7 +507,8 @@ def _confirmed(named: str, disk: str, current: Status, chosen: Recovery, *, back
     on_screen = sys.stdout if chosen.dry_run else sys.stderr
     show(lines, on_screen, color=options.colored(on_screen))
     if not chosen.dry_run and current.plan:
-        options.confirm(named, question_lines(disk, current.plan, back=back), yes=chosen.yes)
+        still = f"nothing was written, and {disk} is still {current.state.replace('-', ' ')}"
+        options.confirm(named, question_lines(disk, current.plan, back=back), yes=chosen.yes, undone=still)
     return not chosen.dry_run
 
 
@@ -556,10 +584,14 @@ def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
     return open_read_only(journal) if journal else nullcontext()
 
 
-def _plan_in_flight(current: Status, disk: str) -> Plan:
+_NOT_UNDONE = "a rollback undoes what is in flight; what is complete comes back only from a backup"
+
+
+def _plan_in_flight(current: Status, disk: str, *, back: bool) -> Plan:
     if current.state != "in-flight" or current.plan is None:
         hint = clear_hint_of(disk) or command("audit", disk)
-        raise Refused(f"{disk}: {current.sentences[0]}", hint=hint, code="not-in-flight", subject=disk)
+        sentences = (current.sentences[0], *((_NOT_UNDONE,) if back else ()))
+        raise Refused(f"{disk}: {'; '.join(sentences)}", hint=hint, code="not-in-flight", subject=disk)
     return current.plan
 
 
@@ -599,7 +631,8 @@ def confirm_table(
             color=options.colored(sys.stderr),
         )
     lost = plain("  lost: the partition table found")
-    options.confirm(named, options.target_lines(disk, [lost]), yes=yes)
+    still = f"nothing was written, and {disk} is still in flight"
+    options.confirm(named, options.target_lines(disk, [lost]), yes=yes, undone=still)
     return found
 
 

@@ -24,6 +24,7 @@ from aligntool.cli.options import (
     print_lines,
     remark,
     say,
+    suggest,
     target_lines,
     terminal_width,
 )
@@ -176,8 +177,12 @@ def show_only(
     plan = _possible_plan(operation)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
     kept.write(operation.document(plan))
+    if kept.file and applicable:
+        remark(f"the plan is saved in {kept.file}")
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
+        if kept.file and applicable:
+            suggest(str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path))))
         return
     # Root may be needed for the disk, not for the file.
     type_next = writable_copy(plan.disk.path) or (

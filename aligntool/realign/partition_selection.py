@@ -409,7 +409,8 @@ def _sort_by_start(
     elif part.extent.start < goal.least_start:
         selection.must[number] = f"begins before {format_size(goal.least_start)}"
     elif (named or goal.grain_given) and past:
-        selection.must[number] = f"off the grain of {format_size(grain.size)} by {format_size(past)}"
+        off = f"off the grain of {format_size(grain.size)} by {format_size(past)}"
+        selection.must[number] = f"already aligned for the drive; {off}: moved as asked"
     else:
         selection.stays[number] = "on the grid"
         if named:

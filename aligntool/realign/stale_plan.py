@@ -39,5 +39,6 @@ def verify_plan(plan: Plan, request: Request, find: Finder = find_plan) -> Found
         text = f"{plan.disk.path} has changed since the plan was made: different {', '.join(changed)}"
     if not new.steps:
         text += "; a new plan has nothing to do, as after this plan was applied"
+        raise Refused(text, hint=command("audit", plan.disk.path), code="plan-stale")
     again = command(planned_by(plan), plan.disk.path, *request.typed)
     raise Refused(text, hint=f"make a new plan: {again}", code="plan-stale")

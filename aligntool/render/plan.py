@@ -477,6 +477,9 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 " a backup. Ctrl-C or a power cut loses nothing: resume finishes the move, rollback undoes"
                 f" it, until it is complete{f'; {shorter}' if shorter else '.'}"
             )
+            journal = journal_of(plan)
+            if journal and journal.file:
+                yield f"Journal: {_keep_words(journal.file)}."
         case MovePlan():
             yield (
                 f"{counted(len(plan.places), 'partition')} in a new table, {len(plan.rebuilds)} recreated in"
@@ -596,11 +599,12 @@ def _place_cells(place: Place, sector_size: int) -> tuple[str, ...]:
         if before
         else ("", "")
     )
-    new = (
-        ("stays", "")
-        if stays
-        else (sector_words(after.start, sector_size), format_start(after.start, sector_size))
-    )
+    start = format_start(after.start, sector_size)
+    if before and not stays and start.replace(".0", "") == old[1].replace(".0", ""):
+        # rounded, the two would look equal
+        start = format_size(after.start)
+        old = (old[0], format_size(before.start))
+    new = ("stays", "") if stays else (sector_words(after.start, sector_size), start)
     return str(place.number), *old, *new, format_about(after.length), place.what
 
 
@@ -628,7 +632,12 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
             else f"in free space of this disk, bytes {byte_range(journal.extent)}"
         )
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
-        yield from paragraph(text, width, "  ")
+        keep = f"; {_keep_words(journal.file)}" if journal.file else ""
+        yield from paragraph(f"{text}{keep}", width, "  ")
+
+
+def _keep_words(file: str) -> str:
+    return f"keep {file} until the move is complete: resume and rollback need it"
 
 
 def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:

@@ -146,6 +146,17 @@ def test_what_finishes_or_undoes_a_move_asks_in_the_same_way(folder: Path, disk:
     assert_whole(disk)
 
 
+@pytest.mark.parametrize("way", ["resume", "rollback"])
+def test_who_declines_is_reminded_of_the_move_in_flight(folder: Path, disk: Path, way: str) -> None:
+    killed_while_copying(disk)
+    with Terminal(way, "disk.img") as terminal:
+        terminal.until(asked)
+        terminal.type("\x04")
+        assert terminal.end() == 3
+        said = " ".join(" ".join(terminal.rows()).split())
+    assert said.endswith("nothing was written, and disk.img is still in flight")
+
+
 @pytest.mark.on_disk
 def test_measurements_ask_in_the_same_way(folder: Path) -> None:
     (folder / "empty.img").write_bytes(bytes(64 << 20))

@@ -66,14 +66,61 @@ def test_a_plan_that_was_applied_already_is_refused_with_the_likely_reason(disk:
     run_aligntool("apply", tmp_path / "plan.json", "--yes", code=0)
     said = run_aligntool("apply", tmp_path / "plan.json", "--yes", code=3).stderr
     assert "different partition table; a new plan has nothing to do" in said
+    assert said.endswith(f"→ aligntool audit {shell_word(str(disk))}\n")
+
+
+def test_a_saved_plan_is_named_with_the_command_that_applies_it(disk: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    done = run_aligntool("plan", "realign", disk, "-o", kept, "--json", code=0)
+    assert done.stderr == f"the plan is saved in {kept}\n  → aligntool apply {kept}\n"
+    assert json.loads(done.stdout) == json.loads(kept.read_text())
+    assert run_aligntool("plan", "realign", disk, "-o", "-", code=0).stderr == ""
+
+
+def test_a_disk_image_is_not_a_plan(disk: Path) -> None:
+    said = run_aligntool("apply", disk, code=3).stderr
+    assert "is a disk or a disk image, not a plan" in said and "plan realign" in said
+
+
+def test_a_rollback_of_a_finished_move_says_what_brings_it_back(disk: Path) -> None:
+    run_aligntool("realign", disk, "--yes", code=0)
+    assert "comes back only from a backup" in run_aligntool("rollback", disk, "--yes", code=3).stderr
+    assert "backup" not in run_aligntool("resume", disk, "--yes", code=3).stderr
+
+
+@pytest.mark.parametrize("word", ["rollback", "resume", "backup"])
+def test_the_words_of_a_recovery_are_explained(word: str) -> None:
+    assert "journal" in run_aligntool("explain", word, code=0).stdout
+
+
+def test_a_partition_that_is_aligned_already_is_moved_only_as_asked(tmp_path: Path) -> None:
+    image = tmp_path / "aligned.img"
+    with image.open("wb") as file:
+        file.truncate(200 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=206856, size=100000, type=83\n")
+    said = " ".join(run_aligntool("plan", "realign", image, "-p", "1", code=0).stdout.split())
+    assert "already aligned for the drive; off the grain of 1MiB by 4KiB: moved as asked" in said
+
+
+def test_starts_that_are_equal_when_rounded_are_shown_exactly(tmp_path: Path) -> None:
+    image = tmp_path / "close.img"
+    with image.open("wb") as file:
+        file.truncate(200 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=206911, size=100000, type=83\n")
+    said = run_aligntool("plan", "realign", image, code=0).stdout
+    assert f"{206911 * 512}B" in said and "101.0MiB" not in said
 
 
 def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:
-    size = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)["plan"]["estimate"]["bytes_to_copy"]
+    """The place of the journal is zeroed in the end: that counts as well."""
+    found = json.loads(run_aligntool("plan", "realign", "--json", disk).stdout)["plan"]
+    size = found["estimate"]["bytes_to_copy"]
+    (journal,) = (step["journal"]["extent"]["length"] for step in found["steps"] if step["step"] == "WriteJournal")
+    seconds = -(-(size + journal) // MIB)
     said = run_aligntool("realign", "--rate", "1MiB", disk, code=3).stdout
-    assert f"To copy: {size / MIB:.1f}MiB ({size}B), about {-(-size // MIB)} s\n" in said
+    assert f"To copy: {size / MIB:.1f}MiB ({size}B), about {seconds} s\n" in said
     planned = run_aligntool("plan", "realign", "--rate", "1MiB", disk, code=0).stdout
-    assert f"({size}B), about {-(-size // MIB)} s\n" in planned
+    assert f"({size}B), about {seconds} s\n" in planned
     assert planned.splitlines()[-1] == f"→ aligntool realign {shell_word(str(disk))} --rate 1MiB"
     assert (
         f"({size}B), at a rate that is measured as it runs\n" in run_aligntool("plan", "realign", disk, code=0).stdout
@@ -523,6 +570,8 @@ def test_a_move_with_a_journal_file_requires_the_file_to_resume(full_disk: Path,
     assert code == 4 and f"--journal '{journal}'" in said
     without = run_aligntool("resume", full_disk)
     assert without.returncode == 3 and "--journal" in without.stderr
+    shown = run_aligntool("status", full_disk, code=3).stdout
+    assert "do not mount" in shown and f"aligntool resume {shell_word(str(full_disk))} --journal FILE" in shown
     assert run_aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
     assert run_aligntool("resume", "--yes", full_disk, "--journal", journal).returncode == 0
     assert_whole(full_disk)
