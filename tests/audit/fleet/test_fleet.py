@@ -176,13 +176,21 @@ def test_the_first_line_is_the_verdict(tmp_path: Path) -> None:
 def test_errors_of_another_kind_are_in_the_verdict() -> None:
     """As in the verdict of an audit: a result that exits with 1 is not called OK."""
     said = []
-    for machine in (Machine("a", on_grid=1), Machine("b", on_grid=1, errors=2), Machine("c"), Machine("d", why="torn")):
+    machines = (
+        Machine("a", on_grid=1),
+        Machine("b", on_grid=1, errors=2),
+        Machine("c"),
+        Machine("d", why="torn"),
+        Machine("e", on_grid=1, warnings=2),
+    )
+    for machine in machines:
         fleet = Fleet()
         fleet.add(0, machine)
         said.append(verdict_of(fleet)[0].partition(";")[0])
     assert said == [
         "OK: every partition of 1 machine starts on its boundaries", "No partition is misaligned",
         "No partition to judge", "The snapshot could not be audited",
+        "Every partition of 1 machine starts on its boundaries",
     ]  # fmt: skip
 
 
