@@ -762,19 +762,7 @@ def raid_plan_lines(
     `type_next`: the command that applies the plan.
     """
     members = plan.of(steps.MakeMember)
-    yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
-    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors" if plan.disk.size else ""
-    facts += f" · UUID {plan.disk.disk_id}" if plan.disk.disk_id and not plan.changes_layers else ""
-    if plan.array and type_next and " apply " not in type_next:
-        facts += " (each plan has a new one; `raid plan -o FILE` keeps it)"
-    if facts:
-        yield from paragraph(facts, width, style=Style.DIM)
-    for note in plan.notes:
-        if note.startswith(READY):
-            yield from paragraph(f"  {note}", width)
-    if plan.installed is not None:
-        text = f"  for the system in {plan.installed.root} ({plan.installed.file_system})"
-        yield from paragraph(f"{text}: its files, its programs in a chroot", width, "  ")
+    yield from _array_head(plan, width, is_new_each_time=bool(type_next) and " apply " not in type_next)
     yield EMPTY
     if members:
         is_read = not any(sentence.startswith(NOT_READ) for sentence in plan.unchecked)
@@ -800,6 +788,23 @@ def raid_plan_lines(
     yield from sentence_lines("Not checked here", plan.unchecked, Style.DOUBT, width)
     if type_next and plan.steps:
         yield step_line("", type_next)
+
+
+def _array_head(plan: ArrayPlan, width: int, *, is_new_each_time: bool) -> Iterator[Line]:
+    """Yield the goal, the size, when the array is at full speed, and the system for which it is made."""
+    yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
+    facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors" if plan.disk.size else ""
+    facts += f" · UUID {plan.disk.disk_id}" if plan.disk.disk_id and not plan.changes_layers else ""
+    if plan.array and is_new_each_time:
+        facts += " (each plan has a new one; `raid plan -o FILE` keeps it)"
+    if facts:
+        yield from paragraph(facts, width, style=Style.DIM)
+    for note in plan.notes:
+        if note.startswith(READY):
+            yield from paragraph(f"  {note}", width)
+    if plan.installed is not None:
+        text = f"  for the system in {plan.installed.root} ({plan.installed.file_system})"
+        yield from paragraph(f"{text}: its files, its programs in a chroot", width, "  ")
 
 
 def _member_lines(members: Sequence[steps.MakeMember], width: int, *, blank: str) -> Iterator[Line]:
