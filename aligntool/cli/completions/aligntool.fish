@@ -455,6 +455,8 @@ complete -c aligntool -n '__aligntool_is raid plan' -l mount -d 'Mount point, or
 complete -c aligntool -n '__aligntool_is raid plan' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l spare-end -d 'Free space to leave at the end of each drive' -x
 complete -c aligntool -n '__aligntool_is raid plan' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
+complete -c aligntool -n '__aligntool_is raid plan' -l zero-members -d 'First zero empty NVMe drives, so that no resynchronisation is needed'
+complete -c aligntool -n '__aligntool_is raid plan' -l fast-sync -d 'Lift md\'s limit for the first resynchronisation, wait for its end, and restore the limit'
 complete -c aligntool -n '__aligntool_is raid plan' -l whole-drives -d 'Use whole drives as members, without partition tables'
 complete -c aligntool -n '__aligntool_is raid plan' -l one-drive -d 'Accept a single drive: a RAID0 of one'
 complete -c aligntool -n '__aligntool_is raid plan' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
@@ -464,6 +466,9 @@ complete -c aligntool -n '__aligntool_is raid plan' -l verbose -s v -d 'Show eve
 complete -c aligntool -n '__aligntool_is raid plan' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid plan' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid plan' -l json -d 'Print JSON'
+complete -c aligntool -n '__aligntool_is raid plan' -l sysroot -d 'Use a captured machine: a snapshot or its folder' -r -F
+complete -c aligntool -n '__aligntool_is raid plan' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
+complete -c aligntool -n '__aligntool_is raid plan' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is raid plan' -l color -d 'When to colour the output' -r -f -a 'auto always never'
 complete -c aligntool -n '__aligntool_is raid plan' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid plan' -l unconfined -d 'Do not confine the programs that parse a disk or image'
@@ -489,11 +494,14 @@ complete -c aligntool -n '__aligntool_is raid create' -l mount -d 'Mount point, 
 complete -c aligntool -n '__aligntool_is raid create' -l database-page -d 'Page size for --workload database [default: 16KiB]' -x
 complete -c aligntool -n '__aligntool_is raid create' -l spare-end -d 'Free space to leave at the end of each drive' -x
 complete -c aligntool -n '__aligntool_is raid create' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
+complete -c aligntool -n '__aligntool_is raid create' -l zero-members -d 'First zero empty NVMe drives, so that no resynchronisation is needed'
+complete -c aligntool -n '__aligntool_is raid create' -l fast-sync -d 'Lift md\'s limit for the first resynchronisation, wait for its end, and restore the limit'
 complete -c aligntool -n '__aligntool_is raid create' -l whole-drives -d 'Use whole drives as members, without partition tables'
 complete -c aligntool -n '__aligntool_is raid create' -l one-drive -d 'Accept a single drive: a RAID0 of one'
 complete -c aligntool -n '__aligntool_is raid create' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is raid create' -l tuned -d 'Use the result of `raid tune` on these drives' -r -F
 complete -c aligntool -n '__aligntool_is raid create' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
+complete -c aligntool -n '__aligntool_is raid create' -l root -d 'Configure the system installed below DIR, not this one' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid create' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid create' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid create' -l yes -d 'Do not ask for confirmation; refusals still apply'
@@ -516,6 +524,7 @@ complete -c aligntool -n '__aligntool_is raid ensure' -l help -s h -d 'Show the 
 complete -c aligntool -n '__aligntool_is raid persist' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid persist' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, now and at every boot' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is raid persist' -l root -d 'Configure the system installed below DIR, not this one' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid persist' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid persist' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
 complete -c aligntool -n '__aligntool_is raid persist' -l yes -d 'Do not ask for confirmation; refusals still apply'

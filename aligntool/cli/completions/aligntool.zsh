@@ -499,6 +499,8 @@ _aligntool_raid_plan() {
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
         '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
+        '(--zero-members)--zero-members[First zero empty NVMe drives, so that no resynchronisation is needed]' \
+        '(--fast-sync)--fast-sync[Lift md'\''s limit for the first resynchronisation, wait for its end, and restore the limit]' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
         '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
@@ -510,6 +512,9 @@ _aligntool_raid_plan() {
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--json)--json[Print JSON]' \
+        '(--sysroot)--sysroot=[Use a captured machine\: a snapshot or its folder]:DIR:_files' \
+        '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
+        '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--color)--color=[When to colour the output]:auto|always|never:(auto always never)' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
@@ -546,11 +551,14 @@ _aligntool_raid_create() {
         '(--database-page)--database-page=[Page size for --workload database \[default\: 16KiB\]]:SIZE: ' \
         '(--spare-end)--spare-end=[Free space to leave at the end of each drive]:SIZE: ' \
         '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
+        '(--zero-members)--zero-members[First zero empty NVMe drives, so that no resynchronisation is needed]' \
+        '(--fast-sync)--fast-sync[Lift md'\''s limit for the first resynchronisation, wait for its end, and restore the limit]' \
         '(--whole-drives)--whole-drives[Use whole drives as members, without partition tables]' \
         '(--one-drive)--one-drive[Accept a single drive\: a RAID0 of one]' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--tuned)--tuned=[Use the result of `raid tune` on these drives]:FILE:_files' \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
+        '(--root)--root=[Configure the system installed below DIR, not this one]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
         '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
@@ -586,6 +594,7 @@ _aligntool_raid_persist() {
     _arguments -s -S \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--mount)--mount=[Mount point, now and at every boot]:DIR:_files -/' \
+        '(--root)--root=[Configure the system installed below DIR, not this one]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
         '(--verbose -v)-v[Show every byte range, command and reason of the plan]' \
