@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conftest import run
-from tests.mover.loop_mounts import looped, mounted
+from tests.mover.loop_mounts import looped, mounted, unmount
 
 PROGRAMS = ("env", "sh", "true", "cat", "ls", "grep", "mkdir", "readlink", "sleep", "touch", "mount")
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "boot", "srv", "etc/mdadm", "usr/bin", "usr/sbin", "usr/local/lib")
@@ -35,4 +35,9 @@ def installed_system(folder: Path, **files: str) -> Iterator[Path]:
         for name, text in texts.items():
             (root / name.replace("__", "/")).write_text(text)
         (root / "usr/sbin/update-initramfs").chmod(0o755)
-        yield root
+        try:
+            yield root
+        finally:
+            below = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+            for name in reversed([name for name in below if name.startswith(f"{root}/")]):
+                unmount(Path(name))

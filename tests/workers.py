@@ -62,7 +62,9 @@ WORDS = {
     "alone": frozenset({"full_machine"}),
     "timed": frozenset({"right_or_unknown", "slow_drive"}),
     # Some of the file systems that are made are mounted.
-    "mounts": frozenset({"mount", "umount", "unmount", "unshare", "mounted", "FILESYSTEMS", "CONTAINERS"}),
+    "mounts": frozenset(
+        {"mount", "umount", "unmount", "unshare", "mounted", "installed_system", "FILESYSTEMS", "CONTAINERS"}
+    ),
 }
 # They use such words, and mount nothing.
 WITHOUT_MOUNTS = ("tests/test_install.py", "tests/mover/test_audit_in_flight.py", "tests/mover/test_stalled_disk.py")
