@@ -61,6 +61,13 @@ MUTATIONS = (
         "test_damaged_records.py::test_with_a_slot_damaged_in_both_copies_nothing_continues_from_an_older_record[gpt-0]",
     ),
     Mutation(
+        "content that is visible is written again by a repeated step", "aligntool/mover/steps.py",
+        "        if in_flight.is_showing(self.journal, index, back=back) and is_visible(",
+        "        if back is None and is_visible(",
+        "what a system has written to it since is overwritten",
+        "test_visible_content.py::test_what_a_system_writes_to_visible_content_is_kept[gpt-resume-saved_sector]",
+    ),
+    Mutation(
         "a record that a cut left in one sector is not written to the others", "aligntool/mover/journal.py",
         "                self._write_damaged_sectors(part)\n        self._write_newest_everywhere()\n",
         "                self._write_damaged_sectors(part)\n",
@@ -185,8 +192,7 @@ MUTATIONS = (
     ),
     Mutation(
         "all signatures are restored together with the rest", "aligntool/mover/hidden_signatures.py",
-        "    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))\n"
-        "    _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))\n",
+        "    write_verified(device, start, view.held, with_markers(view, signs.redundant, hidden))\n",
         "    _write_ranges(device, start, view.held, with_markers(view, signs.redundant, hidden))\n",
         "blkid recognises a file system that has no head yet",
         f"{EVERY_CUT}[gpt-0]",
@@ -223,11 +229,9 @@ MUTATIONS = (
     ),
     Mutation(
         "the table is rewritten before the content is restored", "aligntool/mover/steps.py",
-        "                hidden_signatures.restore_content(\n"
-        "                    self.device, step.target.start, *self._views_at_target(step)\n                )\n",
+        "                self._show(index, step.target.start, self._views_at_target(step))\n",
         "                write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)\n"
-        "                hidden_signatures.restore_content(\n"
-        "                    self.device, step.target.start, *self._views_at_target(step)\n                )\n",
+        "                self._show(index, step.target.start, self._views_at_target(step))\n",
         "a kernel offers a partition without its head",
         f"{EVERY_CUT}[gpt-0]",
     ),

@@ -167,7 +167,7 @@ def crowds(seeds: range) -> Iterator[Crowd]:
         yield make_crowd(seed, "gpt" if seed % 2 else "dos")
 
 
-@sample(4)
+@sample(6)
 @pytest.mark.parametrize("seed", EVERY_CUT)
 @pytest.mark.parametrize("label", ["gpt", "dos"])
 def test_a_cut_before_every_operation_loses_nothing(seed: int, label: str) -> None:

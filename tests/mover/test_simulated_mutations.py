@@ -26,6 +26,7 @@ CUTS = (
     "tests/mover/test_lost_tables.py",
     "tests/mover/test_old_copies.py",
     "tests/mover/test_whole_disk_cuts.py",
+    "tests/mover/test_visible_content.py",
 )
 
 
