@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import run
-from tests.mover.loop_mounts import looped, mounted, unmount
+from tests.conftest import run, unmount
+from tests.mover.loop_mounts import looped, mounted
 
 PROGRAMS = ("env", "sh", "true", "cat", "ls", "grep", "mkdir", "readlink", "sleep", "touch", "mount")
 FOLDERS = ("dev", "proc", "sys", "run", "tmp", "boot", "srv", "etc/mdadm", "usr/bin", "usr/sbin", "usr/local/lib")

@@ -82,6 +82,7 @@ def copy_to(folder: Path) -> None:
         "test_simulated_media.py",
         "test_lost_writes.py",
         "test_old_copies.py",
+        "test_visible_content.py",
         "test_whole_disk_cuts.py",
         "libblkid.py",
     ):
