@@ -431,12 +431,13 @@ def start_findings(
     compensating = _clusters_on_the_grid(partition, grid)
     if compensating and severity is Severity.ERROR:
         severity = Severity.WARNING
+    is_costly = severity is not Severity.INFO and not compensating
     yield finding(
         code,
         severity,
         text,
         cause=likely_cause(partition, sector_size, disk.partitions, grid, label) if partition else None,
-        cost=report.predict(grid.size) if severity is not Severity.INFO and not compensating else None,
+        cost=report.cost_at(worst.off_by, grid.size) if is_costly else None,
         evidence=tuple(_evidence(partition, verdict, worst)),
         next=wording.next_realign(disk) if severity is not Severity.INFO else f"aligntool explain {code}",
     )

@@ -15,7 +15,7 @@ from aligntool.audit.report import (
     Judged,
     Severity,
     Verdict,
-    predict,
+    cost_at,
 )
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.md import MD
@@ -264,7 +264,7 @@ class _Walk:
         )
         found = self.finding(code, severity, text, name, start)
         next_ = wording.next_realign(self.disk) if self._is_movable(start) else found.next
-        return replace(found, grid=grid, off_by=past, cost=predict(grid.size), next=next_)
+        return replace(found, grid=grid, off_by=past, cost=cost_at(past, grid.size), next=next_)
 
     def _is_movable(self, start: int) -> bool:
         """Return whether a move of the partition can align data at `start`. The superblock and the bitmap at

@@ -153,6 +153,13 @@ def predict(unit: int, request: int = REQUEST) -> Cost:
     return Cost(request, unit, straddles, rate, straddling, straddling, unit, max(unit / request, 1.0))
 
 
+def cost_at(off_by: int, unit: int) -> Cost | None:
+    """Return the cost of a start `off_by` bytes past a grid of `unit` bytes, or None if no usual request
+    straddles a boundary: only larger ones do.
+    """
+    return predict(unit) if off_by % min(REQUEST, unit) or unit % REQUEST else None
+
+
 def units_touched(length: int, unit: int, start: int = -1) -> int:
     """Return how many units a request of `length` bytes touches; `start` -1: at the worst start off the
     grid.

@@ -104,8 +104,7 @@ def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:
     if settings:
         goal = parse_recipe(SETTINGS, text_of_settings(name, settings)).goal
     else:
-        words = "aligntool raid ensure --dry-run --set level=raid0 --set drives.select=all-unused"
-        hint = typed("ls", FOLDER) if is_path or os.path.isdir(FOLDER) else typed(words, name)  # noqa: PTH112
+        hint = typed("ls", FOLDER if not is_path else os.path.dirname(name) or ".")  # noqa: PTH120
         goal = parse_recipe(file, read_text(file, hint=hint)).goal
     if not isinstance(goal, EnsureGoal):
         raise Refused(f'{file} does not have kind = "ensure"', hint=options.command("recipes check", file))

@@ -861,8 +861,9 @@ def _may_fail_words(step: steps.MakeArray) -> str:
     number = may_fail(level_of(step.level), members, step.layout)
     if not number:
         return "no member: the loss of one is the loss of all data"
-    more = "; more only if a copy of everything is left" if step.level == "raid10" else ""
-    return f"any {number} of {members} members{more}"
+    more = "; more only if a copy of everything is left" if step.level == "raid10" and members > 2 else ""
+    later = ", once it is synchronised" if level_of(step.level).parity and not step.zeroed else ""
+    return f"any {number} of {members} members{later}{more}"
 
 
 def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:

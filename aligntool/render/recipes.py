@@ -251,8 +251,8 @@ def refusal_lines(code: str, *, width: int) -> Iterator[Line]:
     yield from stacked(((code, Style.TITLE), ("  a refusal: nothing was written", Style.NOTE)), width)
     yield from paragraph(f"  What is refused: {refusals()[code]}", width, "  ")
     yield from paragraph(
-        "  The message of the refusal states the reason, and below it what to type, after an arrow; with"
-        " --json, the last event has the code, and these as its text and its hint.",
+        "  The message of the refusal states the reason, and below it what to type, after an arrow; a command"
+        " that changes a disk tells with --json the code, and these, in its last event.",
         width,
         "  ",
     )

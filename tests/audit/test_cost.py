@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.report import predict, units_touched
+from aligntool.audit.report import cost_at, predict, units_touched
 from aligntool.units import KIB
 
 
@@ -45,3 +45,13 @@ def test_a_request_larger_than_the_unit_touches_one_unit_more_than_it_needs() ->
     cost = predict(4 * KIB, request=16 * KIB)
     assert (cost.straddling_read, cost.straddling_written) == (5 * 4 * KIB, 5 * 4 * KIB)
     assert predict(16 * KIB, request=16 * KIB).straddling_written == 2 * 16 * KIB
+
+
+@pytest.mark.parametrize("sector", range(2048, 2080))
+def test_a_start_has_a_cost_where_a_4kib_request_crosses_a_boundary_of_a_16kib_page(sector: int) -> None:
+    """Counted request by request."""
+    start = sector * 512
+    first_and_last = [(start + at, start + at + 4095) for at in range(0, 64 * KIB, 4 * KIB)]
+    crossing = sum(first // (16 * KIB) != last // (16 * KIB) for first, last in first_and_last)
+    cost = cost_at(start % (16 * KIB), 16 * KIB)
+    assert (cost.straddle_probability if cost else 0.0) == crossing / len(first_and_last)

@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Answer, Code, Finding, Severity
+from aligntool.audit.report import Answer, Code, Finding, Severity, predict
 from aligntool.inventory import Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
-from aligntool.render.report.disks import Content, ceiling_chart, headline
+from aligntool.render.report.disks import Content, ceiling_chart, cost_words, headline
 from aligntool.render.report.page import page_html
 from aligntool.render.report.rows import MOST_OPEN, MOST_WITHOUT_ERRORS, Next, next_steps
 from aligntool.system import Manifest
-from aligntool.units import Extent
+from aligntool.units import KIB, Extent
 from tests.audit.machines.captured import report
 from tests.raid.builders import drive, layer, linked
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
@@ -385,8 +385,11 @@ def test_a_cause_names_its_partitions_unless_it_explains_all() -> None:
 
 
 def test_the_banner_has_the_range_of_predicted_costs() -> None:
-    machine = captured_page("lowest-aligned-7")
-    assert "writes there run at 1/2 to 4/5 of the aligned rate" in words_of(banner_of(parsed(machine)))
+    machine = report("lowest-aligned-7")
+    assert "writes there run at 1/2 of the aligned rate" in cost_words(machine)
+    at_page = replace(next(found for found in machine.findings if found.cost), cost=predict(16 * KIB))
+    told = cost_words(replace(machine, findings=(*machine.findings, at_page)))
+    assert "writes there run at 1/2 to 4/5 of the aligned rate" in told
 
 
 def test_the_only_script_is_the_one_that_the_policy_names_and_its_buttons_are_hidden() -> None:
