@@ -23,7 +23,7 @@ from aligntool.raid.members import DataOffset, Known, Placed, place_members
 from aligntool.raid.stale import StaleLine
 from aligntool.steps import FileStep, MakeArray, MakeFileSystem, MakeMember, Step, Subject, SystemStep
 from aligntool.system import Installed
-from aligntool.units import MIB, format_about, format_size
+from aligntool.units import MIB, counted, format_about, format_size
 
 # The sentences of a plan: the decisions and their reasons, and what needs the user's attention.
 
@@ -296,7 +296,7 @@ def plan_raid(
     refuse(refusals.geometry_problems(goal, placed, geometry))
     sector = placed[0].member.disk.limits.logical_block_size or 512  # an array has those of its members
     subject = Subject(geometry.device, geometry.size, sector, None, goal.array_uuid, None, None, None, "")
-    title = f"{geometry.level.title} of {len(placed)} members, {format_about(geometry.size)}"
+    title = f"{geometry.level.title} of {counted(len(placed), 'member')}, {format_about(geometry.size)}"
     attention = attention_of(decided, inventory, known or {})
     notes = notes_of(decided, inventory, known or {}, zeroing)
     attention += tuple(line.words for line in stale)

@@ -352,7 +352,8 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
     if goal.fast_sync:
         yield "  md's limit is lifted until the array is synchronised"
     options = f", mounted {','.join(goal.mount_options)}" if goal.mount_options else ""
-    yield f"  file system {goal.filesystem}{options}"
+    place = f" at {goal.place}" if goal.place else ""
+    yield f"  file system {goal.filesystem}{place}{options}"
     access = {"owner": goal.owner, "group": goal.group, "mode": goal.mode}
     words = [f"{title} {word}" for title, word in access.items() if word]
     if words:
@@ -370,7 +371,7 @@ def _selection_words(drives: DriveSelection) -> Iterator[str]:
     words += [f"at least {format_size(drives.least_size)}"] if drives.least_size else []
     words += [f"at most {format_size(drives.most_size)}"] if drives.most_size is not None else []
     most = f" to {drives.most}" if drives.most is not None else " or more"
-    yield f"  {drives.least}{most} drives: {', '.join(words)}"
+    yield f"  {drives.least}{most} drives, each: {' and '.join(words)}"
     kinds = {"raid0": "becomes a RAID0 of one", "filesystem": "gets a plain file system"}
     one = kinds.get(drives.one, "is an error unless the level allows one")
     none = "there is nothing to do" if drives.may_be_none else "it is an error"

@@ -204,7 +204,7 @@ def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
     file = tmp_path / "data.toml"
     file.write_text(FULL)
     done = run_aligntool("recipes", "check", file, code=0)
-    assert "2 to 16 drives: model Amazon* or nvme_card" in done.stdout
+    assert "2 to 16 drives, each: model Amazon* or nvme_card" in done.stdout
     assert "owner kubelet, group 1000, mode 2770" in done.stdout
     assert "its directory pods is also mounted at /var/lib/kubelet" in done.stdout
     assert "may be overwritten: the drives with serial S1, S2" in done.stdout
