@@ -98,7 +98,8 @@ def _is_bound(
     images = journal.contents.images
     tables = (Extent(one.at, len(one.data)) for one in images.sectors if images.of_whole_disk)
     seen = in_flight.compare(device, step.place.start, views[0], tuple(tables), others=views[1:])
-    return seen.shown and (seen.other is not None or _is_mapped(journal, step.partition))
+    visible = seen.shown or (not images.of_whole_disk and is_visible(device, step.place.start, views[0]))
+    return visible and (seen.other is not None or _is_mapped(journal, step.partition))
 
 
 def _only_way_of_rebuilt(device: Device, journal: Journal, sign: bytes) -> bool | None:

@@ -287,6 +287,14 @@ def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
     return all(starmap(contains, zip(zip(*known, strict=True), sector, strict=True)))
 
 
+def has_marker_text(sector: bytes, contents: Sequence[bytes], sign: bytes) -> bool:
+    """Return whether a sector has a part of the marker's text that none of these contents has there. The
+    zeros behind the text prove nothing: a program may have written them.
+    """
+    text = enumerate(sign.rstrip(b"\0"))
+    return any(sector[at] == byte and all(each[at] != byte for each in contents) for at, byte in text)
+
+
 def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ...]:
     return tuple(bytes(device.read(start + extent.start, extent.length)) for extent in held.ranges)
 

@@ -17,6 +17,7 @@ from aligntool.mover.disk_state import places_in_use
 from aligntool.mover.hidden_signatures import (
     Bytes,
     View,
+    has_marker_text,
     is_marker,
     is_mix,
     is_visible,
@@ -97,11 +98,16 @@ def compare(
     deciding: Bytes = frozenset().union(*signs.last)
     found = _read_sectors(device, start, view, taken)
     shown = bool(deciding) and all(_byte(found, at, size) == view.read(at, 1)[0] for at in deciding)
+    # Nothing else is written while a deciding byte is visible, so that no sector is torn.
+    visible = shown or is_visible(device, start, view)
     ours = other = None
     for (at, sector), expected in zip(found.items(), _expected(view, found, also), strict=True):
         if sector == expected[0] or sector in expected[1:]:
             continue
-        if not is_marker(sector, view.sign) and not is_mix(sector, (*expected, view.sign)):
+        is_own = is_marker(sector, view.sign) or is_mix(sector, (*expected, view.sign))
+        if visible and not has_marker_text(sector, expected, view.sign):
+            is_own = at in signs.redundant and is_own
+        if not is_own:
             other = start + at if other is None else other
         elif at not in signs.redundant:
             ours = start + at if ours is None else ours
@@ -270,6 +276,11 @@ def _at_shown(
     position = journal.position
     if index > position.step and back:
         return not_back(device, start, views), False
+    if is_showing(journal, index, back=True) and is_visible(device, start, views[0]):
+        seen = compare_shown(device, start, views)
+        if seen.ours is not None or back:
+            return seen.ours, False
+        return seen.other, True
     # Content that is shown again is all there: what was copied over it is not any more.
     is_all_there = index > position.step or position == Position(index, SHOWING, forward=False)
     taken = () if is_all_there else (*taken_from(journal, step), *table)
@@ -374,10 +385,8 @@ def first_unfinished(
     """
     wanted, other = (rebuilt_view(journal, step, sign, after=which) for which in (after, not after))
     for at, sector in _read_sectors(device, step.extent.start, wanted, ()).items():
-        own = wanted.read(at, len(sector))
-        if sector != own and (
-            is_marker(sector, sign) or is_mix(sector, (own, other.read(at, len(sector)), sign))
-        ):
+        contents = wanted.read(at, len(sector)), other.read(at, len(sector))
+        if sector != contents[0] and (sector == contents[1] or has_marker_text(sector, contents, sign)):
             return step.extent.start + at
     return None
 
