@@ -161,7 +161,7 @@ def test_explain_knows_the_words_of_the_glossary() -> None:
 
 def test_explain_knows_the_codes_of_refusals() -> None:
     one = " ".join(run_aligntool("explain", "in-use", code=0).stdout.split())
-    assert "with --json, the last event has the code" in one
+    assert "tells with --json the code, and these, in its last event" in one
     assert "in-use a refusal: nothing was written" in one and "that a program or the kernel has open" in one
     suspended = " ".join(run_aligntool("explain", "may-be-suspended", code=0).stdout.split())
     assert "docs/crash-safety.md#a-suspended-system" in suspended and "](" not in suspended
