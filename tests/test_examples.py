@@ -58,7 +58,7 @@ def test_each_file_passes_recipes_check_and_has_a_place_for_every_number_of_driv
     file = tmp_path / f"{name}.toml"
     file.write_text(text)
     shown = run_aligntool("recipes", "check", file, code=0).stdout
-    assert "instance store, unused" in shown and "a single drive gets a plain file system" in shown, example
+    assert "instance store and unused" in shown and "a single drive gets a plain file system" in shown, example
     goal = parse_recipe(str(file), text).goal
     assert isinstance(goal, EnsureGoal) and goal.array.place.startswith(("/mnt/", "/var/mnt/"))
 
