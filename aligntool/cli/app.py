@@ -500,6 +500,7 @@ def main() -> None:
             )
             sys.exit(ExitCode.REFUSED)
         if _is_shortage(error):
+            traceback.clear_frames(error.__traceback__)  # frees memory, which the message needs
             what = error.strerror if isinstance(error, OSError) else str(error) or "memory"
             _print_error(f"a resource is exhausted: {what}", "ulimit -a   shows the limits")
             sys.exit(ExitCode.REFUSED)
