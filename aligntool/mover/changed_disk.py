@@ -98,7 +98,7 @@ def _is_bound(
     images = journal.contents.images
     tables = (Extent(one.at, len(one.data)) for one in images.sectors if images.of_whole_disk)
     seen = in_flight.compare(device, step.place.start, views[0], tuple(tables), others=views[1:])
-    visible = seen.shown or (not images.of_whole_disk and is_visible(device, step.place.start, views[0]))
+    visible = seen.shown if images.of_whole_disk else seen.visible
     return visible and (seen.other is not None or _is_mapped(journal, step.partition))
 
 
@@ -202,9 +202,8 @@ def _written_over_hidden(
 ) -> int | None:
     """Return the first byte that another program wrote to content of which only signatures are hidden."""
     views = views_at_target(journal, step, whole_disk.marker_of(journal))
-    if is_visible(device, step.target.start, views[0]):
-        return None
-    return in_flight.compare_shown(device, step.target.start, views, taken).other
+    seen = in_flight.compare_shown(device, step.target.start, views, taken)
+    return None if seen.visible else seen.other
 
 
 def _grown(

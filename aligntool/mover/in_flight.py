@@ -62,6 +62,7 @@ class Comparison:
     """The bytes at a place, compared with the content that belongs there."""
 
     shown: bool  # every byte of the deciding signature is there
+    visible: bool  # a byte of it is, see `is_visible`
     # the first byte of a sector that is at least partly a marker, except redundant signatures
     ours: int | None
     other: int | None  # the first byte of a sector that is neither
@@ -111,7 +112,7 @@ def compare(
             other = start + at if other is None else other
         elif at not in signs.redundant:
             ours = start + at if ours is None else ours
-    return Comparison(shown, ours, other, len(found), bool(deciding))
+    return Comparison(shown, visible, ours, other, len(found), bool(deciding))
 
 
 def _read_sectors(device: Device, start: int, view: View, taken: Sequence[Extent]) -> dict[int, bytes]:
@@ -276,11 +277,11 @@ def _at_shown(
     position = journal.position
     if index > position.step and back:
         return not_back(device, start, views), False
-    if is_showing(journal, index, back=True) and is_visible(device, start, views[0]):
-        seen = compare_shown(device, start, views)
-        if seen.ours is not None or back:
-            return seen.ours, False
-        return seen.other, True
+    shown = compare_shown(device, start, views) if is_showing(journal, index, back=True) else None
+    if shown is not None and shown.visible:
+        if shown.ours is not None or back:
+            return shown.ours, False
+        return shown.other, True
     # Content that is shown again is all there: what was copied over it is not any more.
     is_all_there = index > position.step or position == Position(index, SHOWING, forward=False)
     taken = () if is_all_there else (*taken_from(journal, step), *table)

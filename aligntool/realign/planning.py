@@ -261,6 +261,9 @@ class _Room(Enum):
     ENOUGH = "a place and a journal"
 
 
+_Rooms = Mapping[int, tuple[_Room, tuple[int, ...]]]
+
+
 def plan_realign(
     judged: Judged,
     goal: RealignGoal,
@@ -306,7 +309,7 @@ def plan_realign(
         reasons += partition_selection.ambiguous_superblocks(disk, found)
     if reasons or found is None:
         raise _refusal(
-            disk, reasons, against, lambda: _fitting(judged, selection, goal, claims, _Room.ENOUGH)
+            disk, reasons, against, lambda: _with(_Room.ENOUGH, _fitting(judged, selection, goal, claims))
         )
     return _with_clusters(judged, goal, write_plan(disk, goal, selection, found, used, shrunk))
 
@@ -425,7 +428,7 @@ def _no_room(
         roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
         if not _lacks_room(roomy):
             refusal = unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
-            named = _fitting(judged, selection, goal, claims, _Room.ENOUGH)
+            named = _with(_Room.ENOUGH, _fitting(judged, selection, goal, claims))
             alone = next_command(disk, "plan realign", *_options(named))
             text = f"{refusal.text}; {partition_selection.partition_words(named)} can be moved without that"
             return replace(refusal, text=text, hint=Hint(alone, "\n", refusal.hint)) if named else refusal
@@ -445,8 +448,8 @@ def _no_room(
         return Refusal(
             "no-journal-room", disk.name, text, next_command(disk, "realign", "--journal FILE"), False
         )
-    named = _fitting(judged, selection, goal, claims, _Room.ENOUGH)
-    by_file = _fitting(judged, selection, goal, claims, _Room.NO_JOURNAL)
+    fitting = _fitting(judged, selection, goal, claims)
+    named, by_file = (_with(room, fitting) for room in (_Room.ENOUGH, _Room.NO_JOURNAL))
     fits = [f"for {partition_selection.partition_words(named)}"] if named else []
     if by_file:
         fits.append(f"for {partition_selection.partition_words(by_file)} with the journal in a file")
@@ -465,16 +468,20 @@ def _no_room(
 
 
 def _fitting(
-    judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims, room: _Room
-) -> tuple[int, ...]:
-    """Return the partitions for which there is this room while the others stay; () if the goal has more than
+    judged: Judged, selection: partition_selection.Selection, goal: RealignGoal, claims: Claims
+) -> _Rooms:
+    """Return the partitions for which there is room while the others stay; {} if the goal has more than
     partitions.
     """
     if replace(goal, partitions=()) != _GOAL:
-        return ()
+        return {}
     against = partition_reasons(judged.disk, parts_of(judged.disk, selection.must))
     numbers = tuple(number for number, reasons in against.items() if _may_move(reasons))
-    rooms = _rooms(judged, selection, numbers, claims)
+    return _rooms(judged, selection, numbers, claims)
+
+
+def _with(room: _Room, rooms: _Rooms) -> tuple[int, ...]:
+    """Return the partitions that have this room together."""
     return next((named for found, named in rooms.values() if found is room), ())
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from aligntool.change import Progress, array_plan, from_json
+from aligntool.change import ArrayPlan, Progress, array_plan, from_json
 from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.commands import command_of
 from aligntool.raid.record import lock_state
@@ -154,17 +154,22 @@ def fast() -> dict[str, object]:
     return {"done": done, "limit": limit(), **seen()}
 
 
-def killed(command: str) -> dict[str, object]:
-    """End when md synchronises without its limit, and continue."""
-    clear()
+def saved_plan(*asked: str) -> ArrayPlan:
+    """Plan an array by the command, and return the plan that it saved."""
     file = "/run/plan.json"
-    asked = [*words("1", "none"), "--fast-sync", *nodes()]
     code, out, err = forked("raid", "plan", *asked, "-o", file, "--overwrite")
     if code:
         raise SystemExit(f"raid plan: {code}: {out}{err}")
+    return array_plan(from_json(Path(file).read_text()))
+
+
+def killed(command: str) -> dict[str, object]:
+    """End when md synchronises without its limit, and continue."""
+    clear()
+    plan = saved_plan(*words("1", "none"), "--fast-sync", *nodes())
     child = os.fork()
     if child == 0:
-        paths, plan = Paths(), array_plan(from_json(Path(file).read_text()))
+        paths = Paths()
         with lock_state(paths.state):
             for event in apply_record(begin(plan, paths), plan, paths):
                 if isinstance(event, Progress):
@@ -188,14 +193,10 @@ def cut_after(events: int, *, is_made: bool = False) -> str:
     """Begin to make a RAID5, and end after this number of events of the step; return the last one. `is_made`: mdadm
     has made the array, which the record does not have yet.
     """
-    file = "/run/plan.json"
-    asked = [*words("5", "none"), "--zero-members", *nodes()]
-    code, out, err = forked("raid", "plan", *asked, "-o", file, "--overwrite")
-    if code:
-        raise SystemExit(f"raid plan: {code}: {out}{err}")
+    plan = saved_plan(*words("5", "none"), "--zero-members", *nodes())
     child = os.fork()
     if child == 0:
-        paths, plan = Paths(), array_plan(from_json(Path(file).read_text()))
+        paths = Paths()
         made = plan.of(MakeArray)[0]
         with lock_state(paths.state):
             before = 2 * plan.steps.index(made)  # the steps before have no other events than begin and end
