@@ -19,9 +19,10 @@ from aligntool.audit.wording import audit_command, next_look, shell_word
 from aligntool.cli import options
 from aligntool.cli.pager import page_lines
 from aligntool.errors import ExitCode, Refusal, Refused, refuse
-from aligntool.inventory import Gap, Inventory, Unseen
+from aligntool.inventory import Gap, Inventory, Unseen, of_system
 from aligntool.linux.deadline import SILENCE_S
 from aligntool.linux.files import read_text
+from aligntool.linux.installed import installed_below
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.mover.unmarked import with_unmarked_changes
@@ -132,6 +133,12 @@ def audit(
     wake: options.WakeOption = False,
     timeout: options.TimeoutOption = SILENCE_S,
     sysroot: options.SysrootsOption = None,
+    below: Annotated[
+        str | None,
+        typer.Option(
+            "--root", metavar="DIR", help="Judge arrays by the files of the system installed below DIR."
+        ),
+    ] = None,
     sector_size: options.SectorOption = None,
     physical_sector_size: options.PhysicalOption = None,
     page_size: options.PageOption = None,
@@ -160,14 +167,25 @@ def audit(
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics describe one machine: give one --sysroot")
+    if sysroot and below is not None:
+        raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
+    files = installed_below(below)
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports = []
     named = tuple(targets or ())
     named, missing = _readable(named, timeout) if sysroot is None else (named, ())
     for root in roots:
         inventory = look(
-            named, sysroot=root, given=given, wake=wake, silence_s=timeout, keep_going=True, below=True
+            named,
+            sysroot=root,
+            given=given,
+            wake=wake,
+            files=files is None,
+            silence_s=timeout,
+            keep_going=True,
+            below=True,
         )
+        inventory = inventory if files is None else of_system(inventory, files)
         inventory = with_unmarked_changes(inventory, timeout)
         inventory = replace(
             _with_host(inventory) if host else inventory, unseen=(*inventory.unseen, *missing)

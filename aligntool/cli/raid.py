@@ -40,13 +40,7 @@ from aligntool.inventory import Disk, Inventory, of_system
 from aligntool.linux.block import open_read_only
 from aligntool.linux.deadline import run_while_progressing
 from aligntool.linux.files import read_text
-from aligntool.linux.installed import (
-    find_installed,
-    has_program,
-    read_installed,
-    refuse_incomplete,
-    version_words,
-)
+from aligntool.linux.installed import find_installed, has_program, installed_below, version_words
 from aligntool.linux.lock import lock_against_udev
 from aligntool.linux.look import look, read_manifest
 from aligntool.linux.sysfs import LIVE, Tree
@@ -299,18 +293,6 @@ def system_of(word: str | None, tree: Tree = LIVE, files: System | None = None) 
 
 
 # `--root`: the files and the programs of an installed system in place of those of the running one.
-
-
-def installed_below(root: str | None, *, images: bool = True) -> System | None:
-    """Return the files of the system that is installed below a folder, all of which is mounted; None: of no
-    such system. `images`: as for `read_system`. Raises Refused.
-    """
-    if root is None:
-        return None
-    installed = find_installed(root)
-    files = read_installed(installed, images=images)
-    refuse(refuse_incomplete(installed, files.fstab))
-    return files
 
 
 def look_for_system(files: System | None) -> Inventory:

@@ -13,7 +13,7 @@ from functools import partial
 from subprocess import SubprocessError
 
 from aligntool.commands import typed
-from aligntool.errors import Refusal, Refused
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.linux.confined import enter_root
 from aligntool.linux.programs import ProgramResult, run_program
 from aligntool.linux.sysfs import LIVE, Tree, mounts_now
@@ -80,6 +80,18 @@ def read_installed(installed: Installed, *, images: bool = True) -> System:
         kernel=LIVE.text(_KERNEL),
         installed=installed,
     )
+
+
+def installed_below(root: str | None, *, images: bool = True) -> System | None:
+    """Return the files of the system that is installed below a folder, all of which is mounted; None: of no
+    such system. `images`: as for `read_system`. Raises Refused.
+    """
+    if root is None:
+        return None
+    installed = find_installed(root)
+    files = read_installed(installed, images=images)
+    refuse(refuse_incomplete(installed, files.fstab))
+    return files
 
 
 def refuse_incomplete(installed: Installed, fstab: Sequence[TableLine]) -> Iterator[Refusal]:

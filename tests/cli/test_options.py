@@ -106,6 +106,7 @@ def test_an_unknown_option_a_missing_argument_and_a_bad_choice_are_usage_errors(
         ("report", "--svg", "a"), ("report", "-o", "a", "--svg", "a", "--chart", "x"),
         ("explain", "AT999"), ("schema", "nonsense"),
         ("audit", "--format", "prometheus", "--sysroot", "a", "--sysroot", "b"),
+        ("audit", "--root", "/mnt", "--sysroot", "a"),
         ("audit", "--format", "prometheus", "--json"), ("audit", "--json", "--format", "text"),
         ("audit", "--host"), ("audit", "--serials"), ("audit", "--serials", "--json"), ("audit", "-q", "-v"),
         ("realign", "--key-file", "k", "/nowhere/x"), ("realign", "--layers", "--rate", "1MiB", "/nowhere/x"),

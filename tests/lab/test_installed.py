@@ -4,6 +4,7 @@ A copy of the PC's disk gets a file system with another UUID, and is configured 
 afterwards has never seen the array, at last with one of its drives missing.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ OTHER_UUID = "7a4cf4ee-0c1a-4f0e-9c55-2f5a0a3d1c11"
 ROOT = "/mnt"
 CREATE = f"aligntool raid create --yes --root {ROOT} --level 1 --fs ext4 --name mirror {BY_ID}left {BY_ID}right"
 FILL = f"head -c 3000000 /dev/urandom > {ROOT}/srv/mirror/file; cd {ROOT}; sha256sum srv/mirror/file > root/sums; sync"
+AUDIT = f"aligntool audit --json --root {ROOT}"
+CONF = f"{ROOT}/etc/mdadm/mdadm.conf"
 FILES = "cat /etc/fstab /etc/mdadm/mdadm.conf; find /boot /etc/systemd /usr/local -type f | xargs sha256sum"
 
 
@@ -50,6 +53,8 @@ class Observed:
     after: str
     mounts: str
     again: str
+    audited: str
+    unlisted: str  # an audit while its mdadm.conf does not name the array
     whole: Booted
     degraded: Booted
 
@@ -81,6 +86,8 @@ def observed(debian: Debian) -> Iterator[Observed]:
         after = pc.run(FILES).out
         mounts = pc.run(f"findmnt -n -r -o TARGET -R {ROOT}").out
         again = pc.run(CREATE).out
+        audited = pc.run(AUDIT).out
+        unlisted = pc.run(f"sed -i.kept /^ARRAY/d {CONF} && {AUDIT}; mv {CONF}.kept {CONF}", code=None).out
         pc.off()
     installed = DebianPC(pc.folder, target, pc.tool, (LEFT, RIGHT))
     with powered(installed):
@@ -88,7 +95,7 @@ def observed(debian: Debian) -> Iterator[Observed]:
         installed.off()
         installed.drives = (RIGHT,)
         installed.start()
-        yield Observed(before, after, mounts, again, whole, _booted(installed))
+        yield Observed(before, after, mounts, again, audited, unlisted, whole, _booted(installed))
 
 
 def _booted(pc: DebianPC) -> Booted:
@@ -106,6 +113,16 @@ def test_the_running_system_keeps_its_files_and_gets_only_the_mount(observed: Ob
     assert observed.before == observed.after
     assert observed.mounts.split() == [ROOT, f"{ROOT}/srv/mirror"]
     assert "already as requested" in observed.again
+
+
+def test_an_audit_judges_the_array_by_the_files_of_that_system(observed: Observed) -> None:
+    def findings(text: str) -> dict[str, str]:
+        found = json.loads(text)["findings"]
+        return {finding["code"]: finding["next"] for finding in found if finding["code"].startswith("AT61")}
+
+    assert findings(observed.audited) == {}
+    command = findings(observed.unlisted)["AT611"]
+    assert command.startswith(f"sudo aligntool raid persist --root {ROOT} /dev/md")
 
 
 @pytest.mark.parametrize("kind", ["whole", "degraded"])

@@ -137,6 +137,7 @@ complete -c aligntool -n '__aligntool_is audit' -l verbose -s v -d 'Show every d
 complete -c aligntool -n '__aligntool_is audit' -l wake -d 'Also read disks that are asleep'
 complete -c aligntool -n '__aligntool_is audit' -l timeout -d 'Skip a disk that does not respond for this long' -x
 complete -c aligntool -n '__aligntool_is audit' -l sysroot -d 'Use a captured machine: a snapshot or its folder; may be repeated' -r -F
+complete -c aligntool -n '__aligntool_is audit' -l root -d 'Judge arrays by the files of the system installed below DIR' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is audit' -l sector-size -d 'Logical sector size, such as 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l physical-sector-size -d 'Physical sector size; image files are assumed to have 4096' -r -f -a '512 4096'
 complete -c aligntool -n '__aligntool_is audit' -l page-size -d 'NAND page or internal unit, such as 16KiB' -r -f -a '4KiB 8KiB 16KiB 32KiB 64KiB'

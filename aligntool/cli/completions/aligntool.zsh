@@ -46,6 +46,7 @@ _aligntool_audit() {
         '(--wake)--wake[Also read disks that are asleep]' \
         '(--timeout)--timeout=[Skip a disk that does not respond for this long]:SECONDS: ' \
         '*--sysroot=[Use a captured machine\: a snapshot or its folder; may be repeated]:DIR:_files' \
+        '(--root)--root=[Judge arrays by the files of the system installed below DIR]:DIR:_files -/' \
         '(--sector-size)--sector-size=[Logical sector size, such as 4096]:SIZE:(512 4096)' \
         '(--physical-sector-size)--physical-sector-size=[Physical sector size; image files are assumed to have 4096]:SIZE:(512 4096)' \
         '(--page-size)--page-size=[NAND page or internal unit, such as 16KiB]:SIZE:(4KiB 8KiB 16KiB 32KiB 64KiB)' \
