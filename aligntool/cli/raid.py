@@ -412,6 +412,7 @@ def root_words(plan: Plan) -> tuple[str, ...]:
 # `aligntool raid plan` and `show`.
 
 
+@ends_stream
 def plan_command(
     drives: DrivesArgument,
     *,
