@@ -116,11 +116,28 @@ def test_a_machine_needs_two_screens(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_machine_needs_little_more_than_two_screens_of_a_phone(machine: str) -> None:
-    """Before, lowest-aligned-7 and md-on-misaligned-partitions needed three and a half."""
-    script = "document.body.style.maxWidth = '390px'; say(document.documentElement.scrollHeight)"
-    tall = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
-    assert isinstance(tall, int) and tall <= 2.3 * SCREEN
+def test_a_machine_with_seven_problems_needs_little_more_than_two_screens_of_a_phone(machine: str) -> None:
+    """Each further row with a problem needs two lines more: none is folded."""
+    script = (
+        "document.body.style.maxWidth = '390px'; say([document.documentElement.scrollHeight,"
+        " document.querySelectorAll('.disk').length - document.querySelectorAll('.more-rows .disk').length])"
+    )
+    answer = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
+    assert isinstance(answer, list)
+    tall, rows = answer
+    assert tall <= 2.3 * SCREEN + 65 * max(rows - 7, 0)
+
+
+BESIDE = """
+const page = document.body.getBoundingClientRect();
+const cells = [...document.querySelectorAll('.row > *')].filter(one => one.checkVisibility());
+say([cells.length > 0, cells.filter(one => one.getBoundingClientRect().right > page.right).length]);
+"""
+
+
+@pytest.mark.parametrize("width", [PHONE, 740, 900])
+def test_no_part_of_a_row_is_outside_of_the_page(width: int) -> None:
+    assert asked(captured_page("md-on-misaligned-partitions"), BESIDE, width=width) == [True, 0]
 
 
 CUT = """
