@@ -448,11 +448,20 @@ def plan_command(
             applicable = captured.has_serials or kept.file is None  # by `apply`, or by `raid create`
             return plan(captured, applicable=applicable, where=ON_CAPTURED)
     named = tuple(options.distinct_devices(drives))
+    _say_unused(chosen, named)
     if of_images:
         assumed = chosen.system is None
         images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given, for_this_machine=assumed)
         return plan(images, applicable=False)
     return plan(CreateArray(named, chosen.goal()))
+
+
+def _say_unused(chosen: ArrayOptions, drives: Sequence[str]) -> None:
+    """Say that an option has no effect. It is accepted: the same command may run on machines with one drive
+    or with several.
+    """
+    if chosen.one_drive and len(drives) > 1:
+        options.say(f"--one-drive has no effect here: {len(drives)} drives are named, and all are used")
 
 
 def typed_arguments() -> list[str]:
@@ -612,6 +621,7 @@ def create_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     named = tuple(options.distinct_devices(drives))
+    _say_unused(chosen, named)
     goal = chosen.goal(files=installed_below(below, images=False))
     operation = CreateArray(named, goal, with_goal=False, wait=wait, root=below)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
@@ -753,6 +763,7 @@ def array_of_capture(drives: list[str], chosen: ArrayOptions, sysroot: str, tree
     """Return the operation for drives as they were named on the captured machine. Raises Refused."""
     nodes = {name: captured_node(tree, name) for name in drives}
     named = tuple(options.distinct_devices(drives, nodes.__getitem__))
+    _say_unused(chosen, named)
     goal = chosen.goal(tree)
     return CapturedArray(named, goal, made_from=CAPTURE, sysroot=sysroot, tree=tree, nodes=nodes)
 
