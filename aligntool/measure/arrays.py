@@ -284,7 +284,7 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     try:
         return decide_raid(members, goal)
     except Refused as error:
-        hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
+        hints = [line for line in error.hint.split("\n") if line and "--wipe" not in line]
         if any(refusal.code == "not-empty" for refusal in error.refusals):
             hints.append(
                 "only empty drives or partitions are measured: wipefs --no-act DEVICE shows their signatures"
