@@ -18,6 +18,7 @@ from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.first_sync import READY, SYNC_LIFTED, area_of_data, read_back_words
 from aligntool.raid.levels import level_of, may_fail
+from aligntool.raid.members import UNUSED
 from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
@@ -753,6 +754,9 @@ def merged_sentences(sentences: Sequence[str]) -> list[str]:
 # Plans of arrays, and running arrays, as text.
 
 
+_IN_HEAD = (READY, UNUSED)  # the notes that are shown first
+
+
 def raid_plan_lines(
     plan: ArrayPlan, *, width: int, type_next: str = "", verbose: bool = False
 ) -> Iterator[Line]:
@@ -778,7 +782,7 @@ def raid_plan_lines(
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
         yield EMPTY
-    notes = [note for note in plan.notes if not note.startswith(READY)]
+    notes = [note for note in plan.notes if not note.startswith(_IN_HEAD)]
     decided = [note for note in notes if verbose or not plan.array or VIOLATES in note]
     yield from sentence_lines("Decided", decided, Style.PLAIN, width)
     if plan.steps:
@@ -800,7 +804,7 @@ def _array_head(plan: ArrayPlan, width: int, *, is_new_each_time: bool) -> Itera
     if facts:
         yield from paragraph(facts, width, style=Style.DIM)
     for note in plan.notes:
-        if note.startswith(READY):
+        if note.startswith(_IN_HEAD):
             yield from paragraph(f"  {note}", width)
     if plan.installed is not None:
         text = f"  for the system in {plan.installed.root} ({plan.installed.file_system})"
