@@ -9,6 +9,7 @@ from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
 from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
+from aligntool.commands import commands_in
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
 from aligntool.formats.part_types import ROLES
@@ -907,4 +908,5 @@ def _member(member: MemberView, width: int) -> Iterator[Line]:
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Return the arrays as JSON: sizes in bytes, bandwidths in bytes per second; null: unknown."""
-    return document_text("aligntool.raid.show", {"arrays": [as_object(view) for view in views]})
+    arrays = [as_object(view) | {"commands": commands_in(view.next)} for view in views]
+    return document_text("aligntool.raid.show", {"arrays": arrays})

@@ -120,7 +120,8 @@ def test_a_refusal_ends_its_stream_with_everything_printed_on_standard_error(
     assert all(f"aligntool: {sentence}" in done.stderr for sentence in sentences)
     assert all(f"→ {line}" in done.stderr for line in str(end["next"]).split("\n") if line)
     refusals = end["refusals"]
-    assert isinstance(refusals, list) and all(list(one) == ["code", "subject", "text", "hint"] for one in refusals)
+    fields = ["code", "subject", "text", "hint", "commands"]
+    assert isinstance(refusals, list) and all(list(one) == fields for one in refusals)
     assert list(dict.fromkeys(line for one in refusals for line in one["text"].split("\n"))) == sentences
 
 
@@ -164,3 +165,17 @@ def test_a_plan_has_the_same_refusals_as_the_change(good: Path) -> None:
 def test_a_dry_run_prints_a_plan_and_no_events(good: Path) -> None:
     done = run_aligntool("realign", "--dry-run", "--json", good)
     assert json.loads(done.stdout)["schema"] == "aligntool.plan"
+
+
+def test_the_commands_of_a_refusal_stand_apart_from_its_words(tmp_path: Path) -> None:
+    words = ("raid", "plan", "--level", "1", "--json")
+    images = [tmp_path / "a.img", tmp_path / "b.img"]
+    for image in images:
+        with image.open("wb") as file:
+            file.truncate(1 << 30)
+    run("mkfs.ext4", "-q", "-F", images[0])
+    end = end_of(run_aligntool(*words, *images))
+    look, words_only = str(end["next"]).splitlines()
+    assert end["commands"] == [look] == [f"aligntool audit {images[0]}"] and "--wipe" in words_only
+    refusals = end["refusals"]
+    assert isinstance(refusals, list) and [one["commands"] for one in refusals] == [[look]]
