@@ -323,6 +323,14 @@ def persist_command(
             "--mount", parser=options.text, metavar="DIR", help="Mount point, now and at every boot."
         ),
     ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--tuned",
+            metavar="FILE",
+            help="Keep the settings that were faster in this result of `raid tune ARRAY`.",
+        ),
+    ] = None,
     below: options.RootOption = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
@@ -348,11 +356,16 @@ def persist_command(
     if root is not None and below is not None:
         raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
     place = mount_point(mount) if mount is not None and below is None else mount
-    operation = Persist(array, PersistGoal(system, place, _root_of(below)), root)
+    text = ""
+    if measured is not None:
+        text = read_text(measured, most=tuned.LONGEST)
+        live.parse_settings(text, measured)
+    operation = Persist(array, PersistGoal(system, place, _root_of(below), text), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_, verbose=verbose)
     # The plan of a captured machine cannot be applied here.
-    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,), verbose=verbose)
+    read = (root, measured)
+    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=read, verbose=verbose)
 
 
 def _root_of(below: str | None) -> str:
@@ -894,8 +907,8 @@ def tune_command(
 
     Of empty drives, test arrays are made, loaded by fio in turn, and removed.
 
-    A running array keeps its data: fio only reads it, or writes to a temporary file. One setting at a time gets
-    other values, and all are restored at the end: group_thread_cnt, stripe_cache_size, scheduler,
+    A running array keeps its data: fio only reads it, or writes to a temporary file. One setting at a time
+    gets other values, and all are restored at the end: group_thread_cnt, stripe_cache_size, scheduler,
     nr_requests, read_ahead_kb.
 
     Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json

@@ -3,19 +3,16 @@
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from aligntool import __version__
 from aligntool.audit.arrays import members_of
 from aligntool.audit.report import Report
 from aligntool.commands import typed
 from aligntool.errors import Refused, Stopped, failing_as
-from aligntool.inventory import ARRAY_SETTINGS, MEMBER_SETTINGS, ArrayFacts, Disk
-from aligntool.linux.devices import active_word, drive_folder
+from aligntool.inventory import ArrayFacts, Disk
 from aligntool.linux.lock import inhibit_sleep
-from aligntool.linux.sysfs import LIVE
 from aligntool.measure.arrays import defer_signals, job_of, ramped, rate_of
 from aligntool.measure.fio import fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress, made_file
@@ -43,49 +40,10 @@ from aligntool.raid.settings import (
     reading_loads,
     values_to_try,
 )
+from aligntool.raid.steps_settings import Attributes, value_in
 from aligntool.units import MIB
 
-# The attributes of sysfs. What is written there ends with the next boot.
-
-
-class Attributes:
-    """The settings of a running array, each in one file of sysfs or in one for each drive."""
-
-    def __init__(self, array: str, members: tuple[str, ...]) -> None:
-        own = f"/sys/block/{array}"
-        drives = dict.fromkeys(drive_folder(LIVE, member) for member in members)
-        self.paths: dict[str, tuple[str, ...]] = {name: (f"{own}/{name}",) for name in ARRAY_SETTINGS}
-        self.paths |= {name: tuple(f"{drive}/{name}" for drive in drives) for name in MEMBER_SETTINGS}
-
-    def now(self, name: str) -> str | None:
-        """Return the value; None if it cannot be read, or if drives differ."""
-        found = {_value_in(path) for path in self.paths[name]}
-        return next(iter(found)) or None if len(found) == 1 else None
-
-    def offered(self, name: str) -> tuple[str, ...]:
-        """Return the words that every drive offers, of a scheduler."""
-        if name != SCHEDULER:
-            return ()
-        texts = [(LIVE.text(path) or "").replace("[", "").replace("]", "") for path in self.paths[name]]
-        return tuple(set.intersection(*(set(text.split()) for text in texts)) if texts else ())
-
-    def set(self, name: str, value: str) -> bool:
-        """Return whether the kernel has taken the value."""
-        for path in self.paths[name]:
-            if _value_in(path) != value:
-                with suppress(OSError):
-                    Path(path).write_text(value)
-        return self.now(name) == value
-
-    def values(self) -> dict[str, str]:
-        """Return all values by their files, in the order in which they have to be restored."""
-        paths = [path for name in TRIED for path in self.paths[name]]
-        return {path: value for path in paths if (value := _value_in(path))}
-
-
-def _value_in(path: str) -> str:
-    return active_word(LIVE.text(path) or "")
-
+# The restoration.
 
 _RESTORE = 'trap "" HUP INT TERM; cat; while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done'
 
@@ -109,7 +67,7 @@ def restored(values: Mapping[str, str]) -> Iterator[None]:
     finally:
         with defer_signals():
             shell.communicate()
-            wrong = [f"{path}: {value}" for path, value in values.items() if _value_in(path) != value]
+            wrong = [f"{path}: {value}" for path, value in values.items() if value_in(path) != value]
             if wrong:
                 raise Stopped(f"these settings could not be restored to: {'; '.join(wrong)}", hint="")
 

@@ -168,7 +168,8 @@ def choose(
     if usual in alike:
         reason = _reason_to_keep(usual, against, apart, rounds, what)
         return Choice(Verdict.KEPT, usual, reason, rounds, against, apart)
-    # Of the values that cannot be distinguished from the best, the nearest to the usual one.
+    # Of the faster values that cannot be distinguished from the best, the nearest to the usual one.
+    alike = [value for value in alike if is_apart(scores[value], before)]
     order = list(scores)
     distances = {value: abs(order.index(value) - order.index(usual)) for value in alike}
     value = min(alike, key=lambda one: (distances[one], -median(scores[one])))

@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from aligntool.documents import WIRE, as_object, check_schema, decode, load_object
-from aligntool.errors import Refused
-from aligntool.inventory import ARRAY_SETTINGS, MEMBER_SETTINGS
+from aligntool.errors import Refusal, Refused
+from aligntool.inventory import ARRAY_SETTINGS, MEMBER_SETTINGS, ArrayFacts, Disk, rule_path
+from aligntool.raid.boot import BACKUP
+from aligntool.raid.chunks import Evidence
 from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.measured import Choice, Identity, Load, Verdict, choose, in_order
+from aligntool.raid.measured import Choice, Identity, Load, Verdict, choose, identity_of, in_order
+from aligntool.steps import ApplySettings, SettingChange, WriteFile
 from aligntool.units import KIB, MIB
 
 # What is tried. A setting is named by its place in sysfs, below its device, as in a udev rule.
@@ -200,3 +203,66 @@ def kept_settings(rule: str | None) -> dict[str, str] | None:
         return None
     lines = (line for line in rule.splitlines() if not line.startswith("#"))
     return {name: value for line in lines for name, value in _ASSIGNED.findall(line)}
+
+
+# How a measurement is kept: `raid persist --tuned`.
+
+
+def refuse_tuned(facts: ArrayFacts, drives: Sequence[Disk], text: str, root: str) -> Iterator[Refusal]:
+    """Yield why a measurement cannot be kept for an array. Raises Refused if it is not one."""
+    tuning = parse_settings(text)
+    path = rule_path(tuning.array)
+    if root:
+        why = "settings are kept for the running system, in which they were measured"
+        yield Refusal("invalid-option", "--tuned", why, "omit --root, or do it in that system")
+    if tuning.array != facts.uuid:
+        why = f"it was measured on the array with UUID {tuning.array}, and this one has {facts.uuid}"
+        yield Refusal("invalid-option", "--tuned", why, "aligntool raid show")
+    elif {one.key for one in tuning.members} != {identity_of(disk).key for disk in drives}:
+        why = "it was measured with other drives in the array"
+        yield Refusal("invalid-option", "--tuned", why, "measure again: aligntool raid tune -h")
+    elif facts.rule is not None and kept_settings(facts.rule) is None:
+        yield Refusal("file-conflict", path, f"{path} was not written by aligntool", "move it away first")
+
+
+def settings_steps(facts: ArrayFacts, path: str, text: str) -> Iterator[WriteFile | ApplySettings]:
+    """Yield the rule with what a measurement found to be faster, besides what is kept already, and the change
+    of the settings that differ now. `text`: of the measurement; "": of none.
+    """
+    uuid = facts.uuid or ""
+    wanted = {**(kept_settings(facts.rule) or {}), **(faster(parse_settings(text)) if text else {})}
+    lines = rule_lines(uuid, wanted) if wanted else ()
+    if text and wanted and facts.rule != "".join(f"{line}\n" for line in lines):
+        yield WriteFile(rule_path(uuid), lines, rule_path(uuid) + BACKUP)
+    now = dict(facts.settings)
+    order = sorted(wanted.items(), key=lambda item: TRIED.index(item[0]))
+    changes = [
+        SettingChange(name, now[name], value) for name, value in order if now.get(name, value) != value
+    ]
+    if changes:
+        yield ApplySettings(uuid, path, tuple(changes))
+
+
+def settings_notes(facts: ArrayFacts, text: str) -> Iterator[str]:
+    """Yield what is kept and why, a sentence each."""
+    tuning = parse_settings(text)
+    better = faster(tuning)
+    for name, choice in choices(tuning).items():
+        if name in better:
+            memory = f"; it takes {choice.value} pages of memory for each of {len(facts.members)} members"
+            reason = f"{choice.reason} ({Evidence.MEASURED}){memory if name == CACHE else ''}"
+            yield f"{name} {choice.value}: {reason}"
+    if not better:
+        yield "no setting was clearly faster in the measurement, so none is changed"
+
+
+def kept_words(facts: ArrayFacts) -> Iterator[str]:
+    """Yield which settings are kept, and which of them differ now, a sentence each."""
+    now = dict(facts.settings)
+    kept = kept_settings(facts.rule) or {}
+    same = [f"{name} {value}" for name, value in kept.items() if now.get(name) == value]
+    if same:
+        yield f"kept settings: {', '.join(same)}"
+    for name, value in kept.items():
+        if now.get(name) != value:
+            yield f"{name} is {now.get(name, 'unknown')}, but {value} is kept"

@@ -69,7 +69,9 @@ def array_title(step: steps.ArrayStep) -> str:
             assert_never(step)
 
 
-_RunningStep = steps.CheckArray | steps.TakeOutMember | steps.PutBackMember | steps.Synchronise
+_RunningStep = (
+    steps.CheckArray | steps.TakeOutMember | steps.PutBackMember | steps.Synchronise | steps.ApplySettings
+)
 
 
 def _running_title(step: _RunningStep) -> str:
@@ -77,6 +79,8 @@ def _running_title(step: _RunningStep) -> str:
     match step:
         case steps.Synchronise():
             return f"synchronise {step.device} without md's limit, and restore the limit at the end"
+        case steps.ApplySettings():
+            return f"change settings of {step.path} and its drives now, in sysfs"
         case steps.CheckArray():
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
@@ -89,6 +93,9 @@ def _running_details(step: _RunningStep) -> Iterator[str]:
     if isinstance(step, steps.Synchronise):
         yield f"sync_speed_max of the array is {SYNC_LIFTED} KiB/s meanwhile, and then that of the system"
         yield "md gives way to other requests"
+    elif isinstance(step, steps.ApplySettings):
+        yield f"$ {shell_line(raid_commands.RELOAD_RULES)}"
+        yield from (f"{each.name}: {each.before} → {each.after}" for each in step.settings)
     else:
         yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
 
@@ -885,6 +892,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
         for member in view.members:
             yield from _member(member, width)
         for sentence in (*view.contents, *ceiling_words(view.ceiling)):
+            yield from paragraph(f"  {sentence}", width)
+        for sentence in view.kept:
             yield from paragraph(f"  {sentence}", width)
         for finding in view.findings:
             yield from paragraph(f"  {finding}", width, style=Style.DOUBT)

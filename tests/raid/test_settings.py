@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 
 from aligntool.audit.judge import audit
+from aligntool.change import ArrayPlan, from_json, to_json
 from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Inventory, rule_path
 from aligntool.measure.arrays import job_of
 from aligntool.measure.fio import fio_options
 from aligntool.measure.schedule import Target, TargetKind
 from aligntool.measure.settings import plan_settings, restored
 from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.measured import Identity, Verdict, loads_of, sweep_order
+from aligntool.raid.measured import Identity, Verdict, identity_of, loads_of, sweep_order
+from aligntool.raid.running import PersistGoal, arrays_of, plan_persist
 from aligntool.raid.settings import (
     CACHE,
     READ_AHEAD,
@@ -40,15 +43,18 @@ from aligntool.raid.settings import (
     settings_text,
     values_to_try,
 )
+from aligntool.render.lines import text_of
+from aligntool.render.plan import array_lines
+from aligntool.steps import ApplySettings, SettingChange, WriteFile
 from aligntool.units import GIB, KIB, MIB
-from tests.audit.array_builders import UUID, machine
+from tests.audit.array_builders import OTHER, RIGHT, UUID, image, lines, machine, system
 from tests.schemas import check
 
 HERE = Machine(processors=8, memory=16 * GIB, page=4 * KIB)
 Truth = Mapping[str, Mapping[str, float]]
 
 
-def tuning(truth: Truth, *, rounds: int = 5, seed: int = 0, **words: object) -> SettingsTuning:
+def tuning(truth: Truth, *, rounds: int = 5, seed: int = 0) -> SettingsTuning:
     """Return samples in which each value of a setting is `truth` times as fast; the first value is the present one."""
     rng = random.Random(seed)
     samples = tuple(
@@ -57,11 +63,10 @@ def tuning(truth: Truth, *, rounds: int = 5, seed: int = 0, **words: object) -> 
         for number, value in sweep_order(tuple(values), rounds)
         for load, rate in (("read", 8e9), ("randread", 4e7))
     )
-    made = SettingsTuning(
+    return SettingsTuning(
         UUID, "raid5", (Identity("nvme0n1", "ACME", "S0000", None, None),), "general", 16 * KIB, "array", GIB, 5.0,
         True, {"kernel": "6.1"}, {name: next(iter(values)) for name, values in truth.items()}, samples,
     )  # fmt: skip
-    return replace(made, **words)  # type: ignore[arg-type]
 
 
 def test_only_a_clearly_faster_value_is_chosen() -> None:
@@ -72,6 +77,17 @@ def test_only_a_clearly_faster_value_is_chosen() -> None:
     })  # fmt: skip
     assert faster(found) == {CACHE: "1024", SCHEDULER: "kyber"}
     assert choices(found)[READ_AHEAD].apart == {"128"}
+
+
+def test_a_value_that_is_within_the_noise_is_not_chosen_because_it_is_near() -> None:
+    """Between a slow present value and a clearly faster one, a third whose rounds overlap with both."""
+    rates = {"256": (10, 10, 10), "1024": (10, 16, 22), "4096": (20, 20, 20)}
+    samples = tuple(
+        SettingSample(number, CACHE, value, "read", rate, 0)
+        for value, of_rounds in rates.items()
+        for number, rate in enumerate(of_rounds)
+    )
+    assert faster(replace(tuning({CACHE: {"256": 1.0}}), samples=samples)) == {CACHE: "4096"}
 
 
 def test_noise_is_rarely_taken_for_a_faster_value() -> None:
@@ -252,3 +268,108 @@ def test_a_folder_on_another_device_is_refused(tmp_path: Path) -> None:
     target = Target(str(tmp_path), TargetKind.FOLDER, str(tmp_path), free=GIB)
     with pytest.raises(Refused, match="not a folder of a file system"):
         planned({}, target)
+
+
+# How a measurement is kept.
+
+NOW = ((CACHE, "256"), (READ_AHEAD, "512"), (SCHEDULER, "none"), (REQUESTS, "1023"))
+BETTER: Truth = {CACHE: {"256": 1.0, "4096": 1.5}, SCHEDULER: {"none": 1.0, "kyber": 1.5}, READ_AHEAD: {"512": 1.0}}
+
+
+def array(**facts: object) -> Inventory:
+    """Return a machine with an array that appears at every boot already."""
+    files = system(conf=lines(RIGHT), images=(image(RIGHT),))
+    made = machine("raid5", replace(files, late_start=True), **{"settings": NOW, **facts})
+    drives = (replace(disk, serial=f"S{index}") for index, disk in enumerate(made.disks[:-1]))
+    return replace(made, disks=(*drives, made.disks[-1]))
+
+
+def keep(inventory: Inventory, truth: Truth = BETTER, *, root: str = "", **words: object) -> ArrayPlan:
+    members = tuple(map(identity_of, inventory.disks[:-1]))
+    text = ""
+    if truth:
+        measured = tuning(truth)
+        text = settings_text(replace(measured, **{"members": members, **words}))  # type: ignore[arg-type]
+    return plan_persist(inventory.disks[-1], inventory, PersistGoal(root=root, tuned=text))
+
+
+def rule_of(plan: ArrayPlan) -> str | None:
+    (path, text) = next(
+        (
+            (step.path, "".join(f"{line}\n" for line in step.lines))
+            for step in plan.steps
+            if isinstance(step, WriteFile)
+        ),
+        ("", ""),
+    )
+    assert path in ("", rule_path(UUID))
+    return text or None
+
+
+def after(inventory: Inventory, plan: ArrayPlan) -> Inventory:
+    """Return the machine after the plan."""
+    disk = inventory.disks[-1]
+    assert disk.array
+    now = dict(disk.array.settings)
+    for step in plan.steps:
+        if isinstance(step, ApplySettings):
+            now |= {each.name: each.after for each in step.settings}
+    facts = replace(disk.array, settings=tuple(now.items()), rule=rule_of(plan) or disk.array.rule)
+    return replace(inventory, disks=(*inventory.disks[:-1], replace(disk, array=facts)))
+
+
+def test_what_was_faster_is_kept_and_a_second_run_has_nothing_to_do() -> None:
+    plan = keep(array())
+    assert kept_settings(rule_of(plan)) == {CACHE: "4096", SCHEDULER: "kyber"}
+    changes = (SettingChange(CACHE, "256", "4096"), SettingChange(SCHEDULER, "none", "kyber"))
+    assert plan.of(ApplySettings) == (ApplySettings(UUID, "/dev/md127", changes),)
+    assert from_json(to_json(plan)) == plan
+    check(json.loads(to_json(plan)))
+    assert any("md/stripe_cache_size 4096" in note and "(measured here)" in note for note in plan.notes)
+    done = after(array(), plan)
+    assert not keep(done).steps and not keep(done, {}).steps
+
+
+def test_a_measurement_without_a_faster_value_keeps_nothing() -> None:
+    plan = keep(array(), {CACHE: {"256": 1.0, "4096": 1.0}})
+    assert not plan.steps and any("no setting was clearly faster" in note for note in plan.notes)
+
+
+def test_an_earlier_measurement_of_other_settings_stays_kept() -> None:
+    first = after(array(), keep(array(), {CACHE: {"256": 1.0, "4096": 1.5}}))
+    second = keep(first, {READ_AHEAD: {"512": 1.0, "8192": 1.5}})
+    assert kept_settings(rule_of(second)) == {CACHE: "4096", READ_AHEAD: "8192"}
+    (step,) = second.of(ApplySettings)
+    assert [each.name for each in step.settings] == [READ_AHEAD]
+
+
+def test_a_kept_setting_that_was_lost_is_shown_and_applied_by_a_plain_persist() -> None:
+    """As after a boot whose udev did not see the array."""
+    done = after(array(), keep(array()))
+    disk = done.disks[-1]
+    assert disk.array
+    lost = replace(done, disks=(*done.disks[:-1], replace(disk, array=replace(disk.array, settings=NOW))))
+    (view,) = arrays_of(audit(lost, {}))
+    assert view.kept == (f"{CACHE} is 256, but 4096 is kept", f"{SCHEDULER} is none, but kyber is kept")
+    assert view.next[-1] == "sudo aligntool raid persist /dev/md127"
+    (step,) = keep(lost, {}).steps
+    assert isinstance(step, ApplySettings)
+    (view,) = arrays_of(audit(done, {}))
+    assert view.kept == (f"kept settings: {CACHE} 4096, {SCHEDULER} kyber",) and not view.next
+    assert any("kept settings" in line for line in text_of(array_lines([view], width=200)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "words", "why"),
+    [
+        ({"rule": "# by hand\n"}, {}, "was not written by aligntool"),
+        ({}, {"array": OTHER}, "measured on the array with UUID"),
+        ({}, {"members": ()}, "with other drives"),
+        ({}, {"root": "/mnt"}, "for the running system"),
+    ],
+)
+def test_a_measurement_is_only_kept_for_its_own_array(
+    facts: dict[str, object], words: dict[str, object], why: str
+) -> None:
+    with pytest.raises(Refused, match=why):
+        keep(array(**facts), **words)  # type: ignore[arg-type]
