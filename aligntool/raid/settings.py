@@ -202,7 +202,8 @@ def kept_settings(rule: str | None) -> dict[str, str] | None:
     if rule is None or not rule.startswith(MARK):
         return None
     lines = (line for line in rule.splitlines() if not line.startswith("#"))
-    return {name: value for line in lines for name, value in _ASSIGNED.findall(line)}
+    found = (pair for line in lines for pair in _ASSIGNED.findall(line))
+    return {name: value for name, value in found if name in TRIED and _VALUE.fullmatch(value)}
 
 
 # How a measurement is kept: `raid persist --tuned`.

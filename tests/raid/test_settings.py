@@ -264,6 +264,13 @@ def test_a_rule_without_the_mark_is_not_ours() -> None:
     assert kept_settings('ENV{MD_UUID}=="x", ATTR{md/stripe_cache_size}="4096"\n') is None
 
 
+def test_what_was_added_to_the_rule_by_hand_is_not_taken_for_a_setting() -> None:
+    rule = "\n".join(
+        (*rule_lines(UUID, {CACHE: "4096"}), 'ATTR{queue/rotational}="0", ATTR{md/stripe_cache_size}="a b"')
+    )
+    assert kept_settings(rule) == {CACHE: "4096"}
+
+
 def test_a_folder_on_another_device_is_refused(tmp_path: Path) -> None:
     target = Target(str(tmp_path), TargetKind.FOLDER, str(tmp_path), free=GIB)
     with pytest.raises(Refused, match="not a folder of a file system"):
