@@ -135,7 +135,7 @@ exit 0
 
 @pytest.fixture(scope="module")
 def said(lab: Lab) -> Path:
-    return lab.run(*(Nvme(f"set-{number}", size=128 * MIB) for number in MEMBERS), script=SCRIPT, limit_s=1800)
+    return lab.run(*(Nvme(f"set-{number}", size=128 * MIB) for number in MEMBERS), script=SCRIPT, limit_s=3600)
 
 
 def read(said: Path, name: str) -> str:
