@@ -128,7 +128,6 @@ def partition(
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
-@ends_stream
 def plan_partition(
     disk: options.DiskArgument,
     *,
@@ -284,7 +283,6 @@ def convert(
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
-@ends_stream
 def plan_convert(
     disk: options.DiskArgument,
     *,

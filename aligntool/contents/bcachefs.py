@@ -94,4 +94,5 @@ BCACHEFS = Kind(
     why_not_shrinkable="bcachefs cannot be shrunk; copy its files to another disk",
     smallest_unit=in_whole_blocks,
     is_seen_through=contains_no_device,
+    states_length=True,
 )

@@ -197,4 +197,5 @@ BTRFS = Kind(
     smallest_unit=in_whole_blocks,
     is_seen_through=contains_no_device,
     starts_extlinux=True,
+    states_length=True,
 )

@@ -208,4 +208,5 @@ EXFAT = Kind(
     has_clusters=True,
     is_seen_through=contains_no_device,
     used_by_windows=True,
+    states_length=True,
 )

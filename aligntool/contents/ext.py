@@ -362,6 +362,7 @@ _EXT2 = Kind(
     smallest_unit=in_whole_blocks,
     is_seen_through=contains_no_device,
     starts_extlinux=True,
+    states_length=True,
 )
 EXT = (
     _EXT2,

@@ -87,4 +87,5 @@ F2FS = Kind(
     is_mountable=True,
     works_anywhere=True,
     is_seen_through=contains_no_device,
+    states_length=True,
 )

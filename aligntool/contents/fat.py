@@ -379,4 +379,5 @@ FAT = Kind(
     used_by_windows=True,
     starts_windows=True,
     starts_syslinux=True,
+    states_length=True,
 )

@@ -283,6 +283,7 @@ class Kind:
     counts_in_512: bool = False  # bytes, whatever the sectors
     may_be_detached: bool = False  # its header, from its data
     fills_device: bool = False  # in whole units, unless its header states a length
+    states_length: bool = False  # its own: what follows in a longer partition is not used until it is grown
     opens_with_key: bool = False  # which alone shows what is inside
     has_clusters: bool = False
     updates_superblock: bool = False

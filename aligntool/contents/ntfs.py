@@ -504,4 +504,5 @@ NTFS = Kind(
     used_by_windows=True,
     holds_windows=True,
     starts_windows=True,
+    states_length=True,
 )

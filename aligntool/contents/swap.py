@@ -97,6 +97,7 @@ SWAP = Kind(
     smallest_unit=in_whole_blocks,
     writes_units=False,
     is_seen_through=contains_no_device,
+    states_length=True,
 )
 SUSPENDED_SYSTEM = Kind(
     "swsuspend",

@@ -346,6 +346,7 @@ XFS = Kind(
     smallest_unit=_smallest_unit,
     is_seen_through=contains_no_device,
     starts_extlinux=True,
+    states_length=True,
 )
 EXTERNAL_LOG = Kind(
     "xfs_external_log",

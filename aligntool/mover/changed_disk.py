@@ -172,7 +172,7 @@ def content_changes(
     plan = journal.contents.plan
     at_step = journal.position.step
     if restore_table:
-        yield from _grown(device, (one for index, one in plan.numbered(ReleaseContent) if index < at_step))
+        yield from _grown(device, _released(device, journal, sign))
     if back:  # a parked entry may be longer than its content
         hidden = (one for index, one in plan.numbered(HoldContent) if index >= at_step)
         views = ((one, in_flight.views_at_source(journal, one, sign)) for one in hidden)
@@ -204,6 +204,15 @@ def _written_over_hidden(
     views = views_at_target(journal, step, whole_disk.marker_of(journal))
     seen = in_flight.compare_shown(device, step.target.start, views, taken)
     return None if seen.visible else seen.other
+
+
+def _released(device: Device, journal: Journal, sign: bytes) -> Iterator[ReleaseContent]:
+    """Yield the steps whose content is visible at its new place."""
+    at_step = journal.position.step
+    for index, step in journal.contents.plan.numbered(ReleaseContent):
+        view = views_at_target(journal, step, sign)[0]
+        if index < at_step or (index == at_step and is_visible(device, step.target.start, view)):
+            yield step
 
 
 def _grown(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from aligntool import steps
 from aligntool.claims import outside
+from aligntool.contents.catalogue import kind_named
 from aligntool.formats import mbr
 from aligntool.units import MIB, Extent, align_down
 
@@ -37,24 +38,26 @@ def unused_slots(used: Container[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class FlightClaims:
-    """What a plan needs in flight. `visible`: partitions whose content stays recognisable although they are
-    parked: in a longer entry their file system would be grown.
+    """What a plan needs in flight. `fixed`: partitions whose entry is not extended, as the rest of it would
+    be used: their content stays recognisable although they are parked, and would be grown, or it states no
+    length and is as long as its partition.
     """
 
     places: tuple[Extent, ...] = ()
-    visible: frozenset[int] = frozenset()
+    fixed: frozenset[int] = frozenset()
 
 
 NO_CLAIMS = FlightClaims()
 
 
 def claims_of(plan_steps: Iterable[steps.Step]) -> FlightClaims:
-    """Return the new places, also of containers, the place of the journal, and the partitions that are not
-    hidden.
+    """Return the new places, also of containers, the place of the journal, and the partitions whose entries
+    keep their length.
     """
     places: list[Extent] = []
     parked: set[int] = set()
     hidden: set[int] = set()
+    endless: set[int] = set()
     for step in plan_steps:
         match step:
             case steps.WriteJournal() if not step.journal.file:
@@ -65,11 +68,13 @@ def claims_of(plan_steps: Iterable[steps.Step]) -> FlightClaims:
                 hidden.add(step.partition)
             case steps.CopyContent() | steps.ReleaseContent():
                 places.append(step.target)
+                if not kind_named(step.kind).states_length:
+                    endless.add(step.partition)
             case steps.RewriteTable() | steps.ConvertTable():
                 places += (change.after for change in step.changes)
             case _:
                 pass
-    return FlightClaims(tuple(dict.fromkeys(places)), frozenset(parked - hidden))
+    return FlightClaims(tuple(dict.fromkeys(places)), frozenset((parked - hidden) | endless))
 
 
 def entries_in_flight(
@@ -94,7 +99,7 @@ def entries_in_flight(
     within, sector_size = room
     entries = dict(parked)
     left = list(unused)
-    hidden = {number: extent for number, extent in parked.items() if number not in claims.visible}
+    hidden = {number: extent for number, extent in parked.items() if number not in claims.fixed}
     number_before = {extent.end: number for number, extent in hidden.items()}
     number_behind = {extent.start: number for number, extent in hidden.items()}
     runs = list(outside((within,), (*parked.values(), *others)))

@@ -262,6 +262,7 @@ def _saved_places(
 # recognised or the whole content.
 
 _PIECE = 1 << 17
+_LEAST_TEXT = 16  # bytes of a marker that no program writes by chance
 
 
 def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
@@ -288,11 +289,18 @@ def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
 
 
 def has_marker_text(sector: bytes, contents: Sequence[bytes], sign: bytes) -> bool:
-    """Return whether a sector has a part of the marker's text that none of these contents has there. The
-    zeros behind the text prove nothing: a program may have written them.
+    """Return whether a sector has a piece of the marker's text that none of these contents has there; of one
+    of them, with nothing else in it, also a single byte: it may be hidden, or torn. Otherwise single bytes of
+    the text prove nothing, nor the zeros behind it: a program may have written them.
     """
-    text = enumerate(sign.rstrip(b"\0"))
-    return any(sector[at] == byte and all(each[at] != byte for each in contents) for at, byte in text)
+    text = sign.rstrip(b"\0")
+    own = [
+        at for at, byte in enumerate(text) if sector[at] == byte and all(one[at] != byte for one in contents)
+    ]
+    if any(is_mix(sector, (content, sign)) for content in contents):
+        return bool(own)
+    pieces = ((at, at + _LEAST_TEXT) for at in own if at + _LEAST_TEXT <= len(text))
+    return any(sector[start:end] == text[start:end] for start, end in pieces)
 
 
 def read_saved(device: Device, start: int, held: SavedRanges) -> tuple[bytes, ...]:
@@ -396,16 +404,18 @@ def is_visible(device: Device, start: int, view: View) -> bool:
 
 def restore_signatures(device: Device, start: int, view: View, *others: View) -> None:
     """Restore signatures that are still hidden although the content is visible: bytes of the signatures that
-    are shown first, and redundant ones. Nothing else is written, as the content may be used. Raises Stopped
-    if one is hidden still.
+    are shown first, and redundant ones. Nothing else is written, as the content may be used: a byte only into
+    a sector that is otherwise as it was hidden. Raises Stopped if one is hidden still.
     """
     size = len(view.sign)
     signs = signature_bytes(view, *others)
+    hidden = replace(view, content=with_markers(view, frozenset(), frozenset().union(*signs.last)))
     for level in reversed(signs.last):
         for byte in sorted(level):
             at = align_down(byte, size)
             sector = bytearray(device.read(start + at, size))
-            if sector[byte - at] == view.sign[byte - at]:
+            known = view.read(at, size), hidden.read(at, size)
+            if is_mix(sector, known) and sector[byte - at] != known[0][byte - at]:
                 sector[byte - at : byte - at + 1] = view.read(byte, 1)
                 device.write(start + at, bytes(sector))
         device.flush()

@@ -293,9 +293,10 @@ def _at_shown(
 
 
 def not_back(device: Device, start: int, views: tuple[View, View]) -> int | None:
-    """Return the first byte that shows that the content is not back at its old place, or None."""
-    seen = compare(device, start, views[0], others=views[1:])
-    return seen.ours if seen.ours is not None or seen.shown else seen.other
+    """Return the first byte that is hidden at the old place of content, or None. Nothing is hidden of content
+    whose turn has not come, and of what is shown again: all that differs there is of the system that uses it.
+    """
+    return compare(device, start, views[0], others=views[1:]).ours
 
 
 def _at_hidden(
@@ -383,11 +384,19 @@ def first_unfinished(
 ) -> int | None:
     """Return the first byte of a sector of rebuilt content that is hidden, or still what it was before it was
     rebuilt. `after` False: before that was undone.
+
+    Of visible content, which may be used, only the sectors with signatures are compared: a program that
+    deletes a file that was moved makes others what they were before.
     """
     wanted, other = (rebuilt_view(journal, step, sign, after=which) for which in (after, not after))
+    signatures = hidden_part(wanted, other).ranges
+    is_used = is_visible(device, step.extent.start, wanted)
     for at, sector in _read_sectors(device, step.extent.start, wanted, ()).items():
         contents = wanted.read(at, len(sector)), other.read(at, len(sector))
-        if sector != contents[0] and (sector == contents[1] or has_marker_text(sector, contents, sign)):
+        if sector == contents[0]:
+            continue
+        is_compared = not is_used or any(one.contains(Extent(at, len(sector))) for one in signatures)
+        if (is_compared and sector == contents[1]) or has_marker_text(sector, contents, sign):
             return step.extent.start + at
     return None
 

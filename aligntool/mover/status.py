@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aligntool.change import Plan
 from aligntool.device import Device
-from aligntool.mover import disk_state
+from aligntool.mover import disk_state, whole_disk
 from aligntool.mover.changed_disk import (
     CHANGED_TABLE,
     UNFINISHED,
@@ -105,15 +105,20 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
 
 
 def _open_ways(device: Device, journal: Journal, state: disk_state.DiskState) -> tuple[str, ...]:
-    """Return the commands that go the way that they are named for, and would not stop if the table is the
-    change's own.
+    """Return the commands that go the way that they are named for, and would not stop; where another program
+    has changed the table, with --restore-table.
     """
-    is_own = state is disk_state.DiskState.IN_FLIGHT
+    restores = state is disk_state.DiskState.CHANGED
+    covered = restores and journal.contents.images.of_whole_disk and whole_disk.is_covered(device, journal)
+
+    def stops(*, back: bool) -> bool:
+        changes = content_changes(device, journal, back=back, restore_table=restores, covered=covered)
+        return state in UNFINISHED and any(changes)
+
     return tuple(
         way
         for way, back in zip(_WAYS, (False, True), strict=True)
-        if goes_back(device, journal, state, back=back) is back
-        and not (is_own and any(content_changes(device, journal, back=back)))
+        if goes_back(device, journal, state, back=back) is back and not stops(back=back)
     )
 
 

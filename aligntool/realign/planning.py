@@ -32,15 +32,7 @@ from aligntool.mover.claimed_room import FULL_MBR
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.schedule import Schedule
 from aligntool.realign import partition_selection, search
-from aligntool.realign.placing import (
-    Movable,
-    containers,
-    first_place,
-    kind_of,
-    logicals_of,
-    required_grid,
-    row_of,
-)
+from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data, without_consequences
 from aligntool.realign.suspended import suspension_attention
 from aligntool.system import MASKED_NAME
@@ -472,6 +464,8 @@ def _no_room(
     floor = search.boot_floor(disk)
     if floor > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
+    if search.is_full_mbr(disk):
+        text += " (the MBR has no unused entry, and without one only some room can be used)"
     return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
 
 
@@ -609,21 +603,6 @@ def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]
             for finding, key in found
         ),
     )
-
-
-def with_members(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> dict[str, tuple[Repair, ...]]:
-    """Return the repairs, with the command that moves the members of an array on which no start is on all
-    grids at once: the array itself is where its members put it.
-    """
-    excluded = {
-        judged.disk.name: _by_members(judged.disk, report.inventory)
-        for judged in report.judged
-        if judged.disk.array and required_grid(judged.grids, judged.disk.sector_size) is None
-    }
-    return {
-        name: tuple(replace(repair, next=excluded[name]) if name in excluded else repair for repair in found)
-        for name, found in repairs.items()
-    }
 
 
 def _by_members(array: Disk, inventory: Inventory) -> str:

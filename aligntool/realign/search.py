@@ -664,19 +664,30 @@ def _can_claim(disk: Disk, moving: Collection[int], places: Collection[Extent]) 
     """
     if disk.table is None or disk.table.label is not TableLabel.DOS:
         return True
-    entries = {part.number: part.extent for part in disk.partitions if part.role is not Role.LOGICAL}
+    entries = _entries(disk)
     parked = set(moving)
     for container in placing.containers(disk):
         if any(part.number in parked for part in placing.logicals_of(disk, container)):
             parked.add(container.number)
+    endless = {part.number for part in disk.partitions if not placing.kind_of(part).states_length}
     found = entries_in_flight(
-        FlightClaims(tuple(places)),
+        FlightClaims(tuple(places), frozenset(endless & set(moving))),
         {number: extent for number, extent in entries.items() if number in parked},
         [extent for number, extent in entries.items() if number not in parked],
         unused_slots(entries),
         (mbr_room(disk.size or 0, disk.sector_size), disk.sector_size),
     )
     return found is not None
+
+
+def is_full_mbr(disk: Disk) -> bool:
+    """Return whether an MBR has no unused entry, so that only longer ones can claim room in flight."""
+    is_mbr = disk.table is not None and disk.table.label is TableLabel.DOS
+    return is_mbr and not unused_slots(_entries(disk))
+
+
+def _entries(disk: Disk) -> dict[int, Extent]:
+    return {part.number: part.extent for part in disk.partitions if part.role is not Role.LOGICAL}
 
 
 def _needs(

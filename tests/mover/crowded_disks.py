@@ -266,9 +266,9 @@ def _plan(
     steps: list[Step] = [WriteJournal(place), ParkEntries(numbers, parked)]
     steps += [HoldContent(part.number, part.old, part.held) for part in order]
     steps += [
-        CopyContent(part.number, "unknown", part.old, part.new, part.held, _lanes(luck, part, place)) for part in order
+        CopyContent(part.number, "ext4", part.old, part.new, part.held, _lanes(luck, part, place)) for part in order
     ]
-    steps += [ReleaseContent(part.number, "unknown", part.new, part.held, _patches(part)) for part in order]
+    steps += [ReleaseContent(part.number, "ext4", part.new, part.held, _patches(part)) for part in order]
     changes = tuple(EntryChange(part.number, part.old, part.new, part.record_old, part.record_new) for part in changed)
     steps += [RewriteTable(label, changes), CloseJournal(place)]
     places = tuple(Place(part.number, part.old, part.new, "made up") for part in parts)

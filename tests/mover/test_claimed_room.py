@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,8 +18,8 @@ from aligntool.mover.move import realign, resume, rollback
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.request import Request, look_at
-from aligntool.steps import ParkEntries, WriteJournal
-from aligntool.units import MIB, Extent
+from aligntool.steps import CopyContent, CopyStrips, HoldContent, ParkEntries, ReleaseContent, SavedRanges, WriteJournal
+from aligntool.units import KIB, MIB, Extent
 from tests.conftest import attached, run
 from tests.mover.entries import entries
 from tests.mover.planned_disks import Planned
@@ -127,6 +128,10 @@ def planned_for(image: Path, *rows: str, label: str = "gpt", journal_file: str |
     image.write_bytes(bytes(24 * MIB))
     lines = "\n".join((f"label: {label}", "unit: sectors", "grain: 512", *rows))
     run("sfdisk", "--quiet", image, stdin=lines + "\n")
+    for row in rows:
+        start, size = (int(word) for word in re.findall(r"(?:start|size)=(\d+)", row))
+        if "type=5" not in row:
+            run("mke2fs", "-q", "-F", "-E", f"offset={start * 512}", image, f"{size * 512 // KIB}k")
     chosen = RealignGoal(journal_file=journal_file)
     return plan_realign(look_at(str(image), Request(goal=chosen))[0], chosen, {}, ALL_FREE)
 
@@ -273,3 +278,19 @@ def test_a_plan_is_refused_if_the_move_could_not_begin(tmp_path: Path) -> None:
     run("mke2fs", "-q", "-F", "-t", "ext2", "-E", f"offset={63 * 512}", image, "10240")
     with pytest.raises(Refused, match="no unused entry"):
         find_plan(str(image), Request(RealignGoal(), sector_size=512))
+
+
+@pytest.mark.parametrize("kind", ["crypto_LUKS", "unknown", "ext4"])
+def test_the_entry_of_content_that_is_as_long_as_its_partition_is_not_extended(kind: str) -> None:
+    """A system opens it at its full length, and may write behind the old end."""
+    place, target, held = Extent(MIB, 4 * MIB), Extent(2 * MIB, 4 * MIB), SavedRanges(())
+    steps = (
+        ParkEntries((1,), (1,)),
+        HoldContent(1, place, held),
+        CopyContent(1, kind, place, target, held, CopyStrips(MIB, MIB, MIB, 0)),
+        ReleaseContent(1, kind, target, held, ()),
+    )
+    found = entries_in_flight(claims_of(steps), {1: place}, [], [2, 3, 4], ROOM)
+    assert found and (found[1] == place)
+    alone = entries_in_flight(claims_of(steps), {1: place}, [], [], ROOM)
+    assert (alone is None) is (kind != "ext4")

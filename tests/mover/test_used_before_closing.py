@@ -16,8 +16,10 @@ from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.move import resume, rollback
+from aligntool.mover.status import journal_status
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
+from aligntool.steps import RebuildContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.conftest import Contents
@@ -136,6 +138,81 @@ def test_a_file_in_the_place_of_the_journal_of_a_shrink_stays(
         with suppress(NothingInFlight, Refused, Stopped):
             list(way(MoveContext(disk, NoKernel())))
         assert final(disk)[at : at + len(file)] == file, cut
+        tried += 1
+    assert tried
+
+
+def random_bytes(old: dict[int, bytes], new: dict[int, bytes]) -> dict[int, bytes]:
+    """Return a sector some of whose bytes are those that a marker would have there."""
+    return {max(new): random.Random(1).randbytes(SECTOR)}
+
+
+def as_before(old: dict[int, bytes], new: dict[int, bytes]) -> dict[int, bytes]:
+    """Return a sector that is as it was before, as a bitmap when a file that was moved is deleted."""
+    at = max(at for at in new if at >= HEAD and new[at] != old[at])
+    return {at: old[at]}
+
+
+@pytest.mark.parametrize("use", [random_bytes, as_before])
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_shrunk_file_system_that_is_used_before_the_table_is_written_stays(
+    label: str, use: Callable[..., dict[int, bytes]], tmp_path: Path, contents: Contents
+) -> None:
+    """It is visible as soon as its signatures are shown, in an entry that is parked."""
+    case = shrunk(label, tmp_path, contents)
+    (step,) = (step for step in case.steps if isinstance(step, RebuildContent))
+    offsets = [at for extent in step.held.ranges for at in range(extent.start, extent.end, SECTOR)]
+
+    def sectors(platter: bytes) -> dict[int, bytes]:
+        return {at: platter[step.extent.start + at :][:SECTOR] for at in offsets}
+
+    old, new = sectors(case.platter), sectors(final(case.run()))
+    written = use(old, new)
+    tried = 0
+    for cut in range(case.run().operations - 150, case.run().operations, 1 if THOROUGH else 5):
+        used = bytearray(final(case.run(cut)))
+        if sectors(bytes(used)) != new or find_journal(SimulatedDisk(bytes(used)), None) is None:
+            continue
+        for at, sector in written.items():
+            used[step.extent.start + at : step.extent.start + at + SECTOR] = sector
+        disk = SimulatedDisk(bytes(used))
+        told = journal_status(disk, None)
+        assert told.ways == ("resume",) or told.complete, cut
+        with suppress(NothingInFlight):
+            list(resume(MoveContext(disk, NoKernel())))
+        found = sectors(final(disk))
+        assert {at: found[at] for at in written} == written, cut
+        tried += 1
+    assert tried
+
+
+def test_another_file_system_in_visible_content_stays(tmp_path: Path) -> None:
+    """A FAT of another width has some of the bytes by which the old one is recognised."""
+    image, other = tmp_path / "disk.img", tmp_path / "other.img"
+    image.write_bytes(bytes(48 * MIB))
+    run("sfdisk", "-q", "--no-reread", image, stdin="label: dos\nstart=63, size=81920, type=c\n")
+    run("mkfs.fat", "-F", "16", "--offset", "63", image, "40960")
+    run("mkfs.fat", "-C", "-F", "32", "-s", "1", other, "40960")
+    made, start = other.read_bytes(), 63 * SECTOR
+    found = find_plan(str(image), Request(RealignGoal(), sector_size=SECTOR))
+    case = Case("vfat", image.read_bytes(), found.plan, found.runs)
+    whole = case.act(case.platter, "realign")
+    tried = 0
+    for cut in range(whole.operations):
+        platter = final(whole.before(cut))
+        listed = entries(platter).get(1)
+        if not (listed and listed.parked and platter[start:][:SECTOR] == case.platter[start:][:SECTOR]):
+            continue
+        used = platter[:start] + made + platter[start + len(made) :]
+        if journal_status(SimulatedDisk(used), None).ways != ("rollback",):
+            continue
+        for way in (resume, rollback):
+            disk = SimulatedDisk(used)
+            list(way(MoveContext(disk, NoKernel())))
+            result = final(disk)
+            place = entries(result)[1]
+            assert not place.parked and place.extent.start == start
+            assert result[start:][: len(made)] == made, f"cut {cut}"
         tried += 1
     assert tried
 

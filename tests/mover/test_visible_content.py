@@ -10,9 +10,11 @@ import pytest
 
 from aligntool.errors import NothingInFlight, Refused, Stopped
 from aligntool.mover.context import MoveContext
+from aligntool.mover.hidden_signatures import View, marker, restore_signatures, signature_bytes, with_markers
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.move import resume, rollback
 from aligntool.mover.status import journal_status
+from aligntool.steps import SavedRanges
 from aligntool.units import Extent
 from tests.mover.crowded_disks import PATCH_AT, Crowd, Part, make_crowd
 from tests.mover.entries import entries
@@ -95,3 +97,19 @@ def test_what_a_system_writes_to_visible_content_is_kept(
                     assert result[place : place + SECTOR] == data, f"seed {seed}, cut {cut}"
                     tried += 1
     assert tried
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_signature_is_restored_only_in_a_sector_that_is_as_it_was_hidden(is_used: bool) -> None:
+    """A new file system in a mirror may have, at the byte of the old signature, what a marker has there."""
+    content = bytearray(random.Random(1).randbytes(4096))
+    content[1080:1082] = b"\x53\xef"
+    sign = marker(SECTOR, 0, bytes(16))
+    view = View(SavedRanges((Extent(0, 4096),)), (bytes(content),), 1 << 20, sign)
+    (level,) = signature_bytes(view).last
+    (hidden,) = with_markers(view, frozenset(), level)
+    used = bytearray(hidden)
+    used[2 * SECTOR + 300] ^= is_used
+    disk = SimulatedDisk(bytes(used))
+    restore_signatures(disk, 0, view)
+    assert final(disk) == (bytes(used) if is_used else bytes(content))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, TablePlan, Used
 from aligntool.steps import (
-    ApplySettings,
     BindMount,
     CheckArray,
     CheckContent,
@@ -41,7 +40,6 @@ from aligntool.steps import (
     RewriteTable,
     SavedRanges,
     SetPartitionType,
-    SettingChange,
     ShrinkContent,
     Subject,
     Swapon,
@@ -165,7 +163,6 @@ DIRECTORIES = ArrayPlan(
         PrepareDirectory("/srv/data/kubelet", "/srv/data"),
         BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
         Synchronise("/dev/md/data"),
-        ApplySettings("0:1:2:3", "/dev/md/data", (SettingChange("md/stripe_cache_size", "256", "4096"),)),
     ),
 )
 

@@ -94,7 +94,7 @@ TIGHT = "63+399999 xfs; 400064+50001 BitLocker; 450065+400015 xfs; 850080+50000 
 
 def test_a_partition_that_lacks_only_room_for_a_journal_is_named_with_its_option() -> None:
     judged = judge(movable_disk(TIGHT, size=900080 * 512, label=TableLabel.DOS)).judged[0]
-    only_by_file = "to put partition 3 on a boundary; there is for partition 1 with the journal in a file$"
+    only_by_file = r"partition 3 on a boundary \(the MBR .*\); there is for partition 1 with the journal in a file$"
     with pytest.raises(Refused, match=only_by_file) as found:
         plan_realign(judged, RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 1 --journal FILE"
