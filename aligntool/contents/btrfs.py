@@ -25,7 +25,7 @@ from aligntool.device import Borrowed, Medium
 from aligntool.formats.numbers import le16, le32, le64, text_at, uuid_at
 from aligntool.formats.reader import Area, checksum_problem, crc32c_inverted, xxh64
 from aligntool.inventory import Layer
-from aligntool.units import GIB, KIB, MIB, Extent, is_power_of_two
+from aligntool.units import GIB, KIB, MIB, Extent, align_down, is_power_of_two
 
 # The trees that place chunks are not needed for alignment: chunks start at multiples of 64 KiB of the device,
 # and inside them btrfs uses its sector size. Layout: linux/include/uapi/linux/btrfs_tree.h, struct
@@ -144,12 +144,19 @@ def _notes(array: NewArray) -> Iterator[str]:
     yield "btrfs has no stripe settings; on md its checksums detect damage but cannot repair data"
 
 
+def shrunk_length(length: int) -> int:
+    """Return the length to which a btrfs is shrunk that may have `length` bytes: Linux rounds down to its
+    sectors, of 64 KiB at most (btrfs_ioctl_resize() in the kernel's fs/btrfs/ioctl.c).
+    """
+    return align_down(length, 64 * KIB)
+
+
 def _shrink(device: str, folder: str, length: int) -> tuple[Words, ...]:
     """Return the commands. A btrfs must be mounted to be shrunk, where no other process sees the mount and no
     paused balance goes on: the lines after `unshare` are the script of its shell.
     """
     mount = ("mount", "-t", "btrfs", "-o", "skip_balance", device, folder)
-    resize = ("btrfs", "filesystem", "resize", str(length), folder)
+    resize = ("btrfs", "filesystem", "resize", str(shrunk_length(length)), folder)
     return ("unshare", "--mount", "sh", "-e"), mount, resize, ("umount", folder)
 
 

@@ -20,7 +20,7 @@ from aligntool.contents.kind import has_length
 from aligntool.contents.used_blocks import NoMap
 from aligntool.device import OTHER_OUTPUT, OUTPUT, Borrowed
 from aligntool.formats.gpt import table_sizes
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import Reader, is_blank, read_pieces
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
 from aligntool.linux.confined import run_confined
 from aligntool.linux.file_reader import FileReader, fresh_reader
@@ -433,25 +433,46 @@ def _header_map(length: int, layer: Layer, sector_size: int) -> UsedMap:
 
 
 # A shrink leaves a mark in the last sector of the partition: until the move has begun, nothing else shows
-# that what follows the file system belonged to it, and is free.
+# that what follows the file system belonged to it, and is free. It vouches only for the bytes that were there
+# when it was written: another program may have put a hash tree or anything else there since. The mark of an
+# older version has no digest, and vouches for nothing.
 
 _MARK_LENGTH = 512
+_MARK = (
+    rb"aligntool: this file system was shrunk to (\d+) bytes; all that follows it is free"
+    rb"(?: while its SHA-256 is ([0-9a-f]{64}))?\n\0+"
+)
 
 
-def shrink_mark(length: int) -> bytes:
-    """Return the mark of a file system that was shrunk to `length` bytes."""
-    text = f"aligntool: this file system was shrunk to {length} bytes; all that follows it is free\n"
+def shrink_mark(length: int, digest: str) -> bytes:
+    """Return the mark of a file system that was shrunk to `length` bytes. `digest`: of `freed_bytes`."""
+    freed = f"all that follows it is free while its SHA-256 is {digest}"
+    text = f"aligntool: this file system was shrunk to {length} bytes; {freed}\n"
     return text.encode().ljust(_MARK_LENGTH, b"\0")
 
 
+def freed_bytes(extent: Extent, claims: int) -> Extent:
+    """Return the bytes between a file system of `claims` bytes at the start of an extent and the mark."""
+    return Extent(extent.start + claims, extent.length - claims - _MARK_LENGTH)
+
+
+def digest_of(reader: Reader, extent: Extent) -> str:
+    """Return the digest of an extent that the mark of a shrink has. Raises OSError."""
+    found = hashlib.sha256()
+    for piece in read_pieces(reader, extent):
+        found.update(piece)
+    return found.hexdigest()
+
+
 def is_free_behind(reader: Reader, extent: Extent, layer: Layer) -> bool:
-    """Return whether a shrink was interrupted before the move: what follows the file system belonged to
-    it.
+    """Return whether a shrink was interrupted before the move: what follows the file system belonged to it,
+    and is unchanged since, or reads as zero. Raises OSError.
     """
-    sector = reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH)
-    number = re.search(rb"\d+", sector)
-    length = int(number[0]) if number else 0
-    return sector == shrink_mark(length) and has_length(layer, length)
+    mark = re.fullmatch(_MARK, reader.read(extent.end - _MARK_LENGTH, _MARK_LENGTH))
+    freed = freed_bytes(extent, layer.claims_size or 0)
+    if mark is None or freed.length < 0 or not has_length(layer, int(mark[1])):
+        return False
+    return is_blank(reader, freed) or mark[2] == digest_of(reader, freed).encode()
 
 
 def _why_unknown(extent: Extent, layer: Layer) -> str | None:

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from aligntool.audit.wording import shell_word
 from aligntool.commands import ByHand, by_hand
+from aligntool.contents.btrfs import shrunk_length
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import Read, Shrinker, Words
 from aligntool.errors import Refused, Stopped
+from aligntool.formats.reader import Reader
 from aligntool.linux.confined import run_confined
-from aligntool.linux.content import shrink_mark
+from aligntool.linux.content import digest_of, freed_bytes, shrink_mark
 from aligntool.linux.loops import PartitionLoop, partition_loop
 from aligntool.linux.programs import ProgramResult, find_program, how_ended, run_program
 from aligntool.linux.sysfs import opened
@@ -100,8 +102,8 @@ def shrink_btrfs(path: str, step: ShrinkContent) -> None:
 
 @contextmanager
 def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
-    """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. The
-    disk is not written to. Raises Refused if the tool fails or its result has errors.
+    """Yield a view of the partition in which its ext2, ext3, ext4 or NTFS was shrunk and then checked. It has
+    no mark yet. The disk is not written to. Raises Refused if the tool fails or its result has errors.
     """
     whole = Extent(0, step.extent.length)
     shrinker = _shrinker_of(step.kind)
@@ -114,21 +116,32 @@ def shrunk_view(path: str, step: ShrinkContent) -> Iterator[View]:
                     text = f"partition {step.partition}: {_failure(words[0], ended)}, on a copy-on-write view"
                     hint = _FREE_SPACE if view.is_full else _check_hint(path, step, ended.errors)
                     raise Refused(f"{text}; nothing was written", hint=hint)
-        mark = shrink_mark(step.length)
-        view.write(step.extent.length - len(mark), mark)
         yield view
 
 
+def mark_freed(view: View, reader: Reader, step: ShrinkContent, claims: int) -> None:
+    """Write the mark of a shrink into the last sector of a view. `reader`: of the view; `claims`: the length
+    of the file system. Raises OSError.
+    """
+    whole = Extent(0, step.extent.length)
+    mark = shrink_mark(step.length, digest_of(reader, freed_bytes(whole, claims)))
+    view.write(whole.length - len(mark), mark)
+
+
 def _marking(device: str, step: ShrinkContent) -> str:
-    """Return a line of a shell's script that writes the mark of a shrink into the last sector of the
+    """Return lines of a shell's script that write the mark of a shrink into the last sector of the
     partition.
     """
-    mark = shrink_mark(step.length)
+    mark = shrink_mark(step.length, "%s")
     text = shlex.quote(mark.rstrip(b"\0").decode())
     size = len(mark)
     blocks = step.extent.length // len(mark)
+    freed = freed_bytes(Extent(0, step.extent.length), shrunk_length(step.length))
+    reading = f"bs=1M iflag=skip_bytes,count_bytes skip={freed.start} count={freed.length}"
+    writing = f"bs={size} seek={blocks - 1} conv=sync,notrunc,fsync"
     return (
-        f"printf %s {text} | dd of={device} bs={size} seek={blocks - 1} conv=sync,notrunc,fsync status=none\n"
+        f"digest=$(dd if={device} {reading} status=none | sha256sum)\n"
+        f'printf {text} "${{digest%% *}}" | dd of={device} {writing} status=none\n'
     )
 
 

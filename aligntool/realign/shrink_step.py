@@ -7,7 +7,7 @@ from aligntool.audit.wording import command
 from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.layers import read_layers
-from aligntool.errors import Refused, Stopped
+from aligntool.errors import Refused, Stopped, failing_as
 from aligntool.inventory import Layer
 from aligntool.linux.content import read_used
 from aligntool.linux.file_reader import fresh_reader
@@ -16,7 +16,7 @@ from aligntool.linux.signals import defer_interrupts
 from aligntool.mover.context import MoveContext
 from aligntool.realign import shrink_commit
 from aligntool.realign.request import Request, look_at
-from aligntool.realign.shrink import refuse_unshrinkable, shrink_btrfs, shrunk_view
+from aligntool.realign.shrink import mark_freed, refuse_unshrinkable, shrink_btrfs, shrunk_view
 from aligntool.realign.used_maps import layer_of, read_map
 from aligntool.units import Extent
 
@@ -68,12 +68,14 @@ def prepare_shrink(
     with shrunk_view(path, step) as view, fresh_reader(view.path) as reader:
         layer = next(iter(read_layers(reader, Extent(0, step.extent.length), sector_size=size)), None)
         why = _why_too_long(step, layer)
-        if why:
+        if why or layer is None:
             raise Refused(f"{why}; nothing was written", hint=command("audit", path))
+        length = layer.claims_size or step.length
+        with failing_as(Refused, f"{path}: what a shrink would free cannot be marked"):
+            mark_freed(view, reader, step, length)
         shrinker = kind_named(step.kind).shrinker
         if shrinker and shrinker.uses_unwritten:
             # what follows it belongs to the old one
-            length = (layer.claims_size if layer else None) or step.length
             used += read_used(view.path, Extent(0, length), layer, sector_size=size).runs
         return shrink_commit.prepare(plan, step, context, reader, view.changed(), used)
 

@@ -361,10 +361,14 @@ def test_a_killed_aligntool_leaves_only_the_old_file_system(
     disk.check()
 
 
-def test_a_shrink_killed_before_the_move_is_continued_by_the_same_command(make: MakeDisk, programs: Path) -> None:
-    """What the old file system left behind the new one is not in use."""
-    disk = full(make, "gpt", Row(NAMED["ext4"], 34))
-    before, name = seen(disk), "dumpe2fs"
+def put_behind(disk: Disk, content: bytes) -> None:
+    """Write where the file system was before a shrink, and is not afterwards."""
+    write(disk.image, disk.extents()[1].end - MIB // 2, content)
+
+
+def kill_after_shrink(disk: Disk, programs: Path) -> None:
+    """Shrink the ext4, and kill aligntool before the move."""
+    name = "dumpe2fs"
     # On the disk, not on the view, where the file system begins at byte 0: "NAME?offset=BYTES".
     shrunk = """[ "${1##*=}" != 0 ] && grep -qa 'this file system was shrunk to' "${1%[?]*}" """
     stand_in(programs, name, f"if {shrunk}; then exec sleep 600; fi", f'exec {find_tool(name)} "$@"')
@@ -377,11 +381,43 @@ def test_a_shrink_killed_before_the_move_is_continued_by_the_same_command(make: 
     with disk.image.open("rb") as image:
         image.seek(place.end - MIB)
         assert b"this file system was shrunk to" in image.read(MIB)
+
+
+def test_a_shrink_killed_before_the_move_is_continued_by_the_same_command(make: MakeDisk, programs: Path) -> None:
+    """What the old file system left behind the new one is not in use."""
+    disk = full(make, "gpt", Row(NAMED["ext4"], 34))
+    put_behind(disk, b"a block that the old file system used")
+    before = seen(disk)
+    kill_after_shrink(disk, programs)
     assert seen(disk) == before
-    write(disk.image, place.end - MIB // 2, b"a block that the old file system used")
     realign(disk.image, "--shrink")
     assert seen(disk) == before and disk.extents()[1].start % MIB == 0
     disk.check()
+
+
+@pytest.mark.needs_tools("veritysetup")
+@pytest.mark.parametrize("superblock", [True, False])
+def test_a_hash_tree_put_behind_a_shrunk_file_system_is_not_overwritten(
+    make: MakeDisk, programs: Path, superblock: bool
+) -> None:
+    """Neither it nor the free blocks that it covers."""
+    disk = full(make, "gpt", Row(EXT4, 34))
+    kill_after_shrink(disk, programs)
+    place = disk.extents()[1]
+    options = () if superblock else ("--no-superblock",)
+    with content_of(disk.image, place) as content:
+        said = dict(line.split(":", 1) for line in run("dumpe2fs", "-h", content).splitlines() if ":" in line)
+        blocks = int(said["Block count"]) * int(said["Block size"]) // 4096
+        size = f"--data-blocks={blocks}", f"--hash-offset={blocks * 4096}"
+        run("veritysetup", "format", *options, *size, content, content)
+        hashed = content.read_bytes()
+    with disk.image.open("r+b") as image:
+        image.seek(place.start)
+        image.write(hashed)
+    bytes_before = digest(disk.image)
+    for more in ((), ("--used-only",)):
+        assert "shrinking would overwrite the bytes after it" in realign(disk.image, "--shrink", *more, code=REFUSED)
+    assert digest(disk.image) == bytes_before
 
 
 @pytest.mark.needs_tools("mkfs.btrfs")
@@ -423,6 +459,7 @@ def test_a_btrfs_already_shrunk_by_a_killed_run_is_moved_by_the_same_command(mak
     if subprocess.run(["unshare", "--mount", "true"], check=False).returncode:
         pytest.skip("the root of this chroot is not a mount point: unshare --mount takes two tries")
     disk = full(make, "gpt", Row(BTRFS, 34))
+    put_behind(disk, b"a block that the old file system used")
     before, ended, aligntool, name = seen(disk), programs / "ended", programs / "aligntool", "unshare"
     stand_in(programs, name, f'case "$*" in *true*) exec {find_tool(name)} "$@";; esac',
              f"kill -9 $(cat '{aligntool}')", f'{find_tool(name)} "$@"', f"echo $? > '{ended}'")  # fmt: skip
@@ -434,7 +471,11 @@ def test_a_btrfs_already_shrunk_by_a_killed_run_is_moved_by_the_same_command(mak
     wait_until_detached(disk.image)
     (programs / name).unlink()
     assert seen(disk) == before
-    write(disk.image, disk.extents()[1].end - MIB // 2, b"a block that the old file system used")
+    put_behind(disk, b"data that nothing recognises")
+    bytes_before = digest(disk.image)
+    assert "shrinking would overwrite the bytes after it" in realign(disk.image, "--shrink", code=REFUSED)
+    assert digest(disk.image) == bytes_before
+    put_behind(disk, b"a block that the old file system used")
     realign(disk.image, "--shrink")
     assert seen(disk) == before
     disk.check()

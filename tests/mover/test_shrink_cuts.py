@@ -27,6 +27,7 @@ from aligntool.steps import ShrinkContent, WriteJournal
 from aligntool.units import MIB, Extent
 from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
+from tests.mover import containers
 from tests.mover.conftest import Contents
 from tests.mover.disks import Row, content_of, make_disk
 from tests.mover.filesystems import FILESYSTEMS, SECTOR
@@ -36,7 +37,9 @@ from tests.thorough import THOROUGH, sample
 
 pytestmark = [
     pytest.mark.needs_root,
-    pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "losetup", "resize2fs", "ntfsresize", "qemu-storage-daemon"),
+    pytest.mark.needs_tools(
+        "sfdisk", "sgdisk", "blkid", "losetup", "resize2fs", "ntfsresize", "ntfsfix", "qemu-storage-daemon"
+    ),
 ]
 
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
@@ -78,6 +81,12 @@ class Case:
         return platter[: self.journal.start] + platter[self.journal.end :]
 
 
+def find(image: Path, table: str, file: SimulatedDisk | None = None) -> tuple[Request, MovePlan]:
+    request = Request(RealignGoal(shrink=True, journal_file="/var/tmp/journal" if file else None))
+    found = WholeDisk(request).find_plan(str(image), request) if table == WHOLE else find_plan(str(image), request)
+    return request, found.plan
+
+
 def make_case(folder: Path, contents: Contents, kind: str, table: str, file: SimulatedDisk | None = None) -> Case:
     image = folder / "disk.img"
     if table == WHOLE:
@@ -85,13 +94,18 @@ def make_case(folder: Path, contents: Contents, kind: str, table: str, file: Sim
     else:
         row = Row(NAMED[kind], 34 if table == "gpt" else 63)
         make_disk(image, table, (row,), {kind: contents(NAMED[kind])}, free=33 if table == "gpt" else 0)
-    request = Request(RealignGoal(shrink=True, journal_file="/var/tmp/journal" if file else None))
-    found = WholeDisk(request).find_plan(str(image), request) if table == WHOLE else find_plan(str(image), request)
-    (step,) = (step for step in found.plan.steps if isinstance(step, ShrinkContent))
+    request, plan = find(image, table, file)
+    (step,) = (step for step in plan.steps if isinstance(step, ShrinkContent))
+    containers.write(image, behind(step), b"a block that the old file system used")
     before = image.read_bytes()
-    prepared = prepare_shrink(found.plan, step, request, MoveContext(SimulatedDisk(before), NoKernel(), file))
+    prepared = prepare_shrink(plan, step, request, MoveContext(SimulatedDisk(before), NoKernel(), file))
     assert image.read_bytes() == before
-    return Case(before, found.plan, step, prepared)
+    return Case(before, plan, step, prepared)
+
+
+def behind(step: ShrinkContent) -> int:
+    """Return a byte of the disk that is free in the old file system, and behind the new one."""
+    return step.extent.start + step.length + MIB // 2
 
 
 def is_visible(case: Case, platter: bytes, folder: Path) -> bool:
@@ -134,6 +148,24 @@ def test_a_cut_before_every_operation_leaves_the_old_file_system_or_the_new_one(
                 states.add((how, end(case, final(recovered(case, platter, how)), whole)))
     assert {("resume", "new"), ("rollback", "old")} <= states
     assert hidden
+
+
+@pytest.mark.parametrize(("kind", "table"), CASES)
+def test_the_mark_of_a_shrink_vouches_only_for_what_the_old_file_system_left(
+    tmp_path: Path, contents: Contents, kind: str, table: str
+) -> None:
+    case = make_case(tmp_path, contents, kind, table)
+    image = tmp_path / "shrunk.img"
+    image.write_bytes(final(case.act(case.platter, "shrink")))
+    if kind == "ntfs":  # Windows has checked it
+        place = Extent(case.place.start, case.step.length)
+        with content_of(image, place) as content:
+            run("ntfsfix", "-d", content)
+            containers.write(image, place.start, content.read_bytes())
+    assert find(image, table)[1].copies
+    containers.write(image, behind(case.step) + MIB // 4, b"data that nothing recognises")
+    with pytest.raises(Refused, match="overwrit"):
+        find(image, table)
 
 
 def is_whole_but_for_the_table(case: Case, platter: bytes, whole: bytes) -> bool:
