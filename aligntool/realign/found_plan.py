@@ -19,7 +19,7 @@ from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.held import held
 from aligntool.mover.journal_contents import journal_contents, planned_images
 from aligntool.realign.disk_facts import least_lengths, names_on, open_claims, refuse_bad_blocks, uses_of
-from aligntool.realign.partition_selection import fills, overwriting_text, shrinkable
+from aligntool.realign.partition_selection import overwriting_text, shrinkable
 from aligntool.realign.planning import plan_realign
 from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
@@ -119,11 +119,11 @@ def _plan_with_maps(
 
 
 def _refuse_data_behind(disk: Disk, plan: MovePlan) -> None:
-    """Raise Refused if a file system already has the length wanted, and what follows it in its partition is
+    """Raise Refused if what follows a file system that is to be shrunk is, up to the end of its partition,
     neither blank nor left by a shrink that was interrupted.
     """
     shrunk = {step.partition for step in plan.of(ShrinkContent)}
-    for part in (part for part in disk.partitions if part.number in shrunk and not fills(part)):
+    for part in (part for part in disk.partitions if part.number in shrunk):
         layer = part.content[0]
         start = part.extent.start + (layer.claims_size or 0)
         with failing_as(Refused, f"{disk.path} cannot be read"), fresh_reader(disk.path) as reader:
