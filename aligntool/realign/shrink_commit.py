@@ -15,7 +15,7 @@ from aligntool.device import Device, Sectors
 from aligntool.errors import JournalUnwritten, Refused, Stopped
 from aligntool.formats import mbr
 from aligntool.formats.parked import PARKED_MBR, parked_mbr_entry
-from aligntool.formats.reader import Reader
+from aligntool.formats.reader import Reader, read_pieces
 from aligntool.linux.applying import recovery_commands
 from aligntool.mover import hidden_signatures, newcomers, table
 from aligntool.mover.claimed_room import claims_of
@@ -73,7 +73,9 @@ def prepare(
     held = steps.SavedRanges(tuple(ranges))
     id_ = new_id()
     before = hidden_signatures.read_saved(context.device, step.extent.start, held)
-    blobs = (*before, *(bytes(view.read(one.start, one.length)) for one in ranges))
+    blobs = (*before, *(b"".join(read_pieces(view, one)) for one in ranges))
+    if [len(blob) for blob in blobs] != 2 * [one.length for one in ranges]:
+        raise Refused(f"the {step.kind} on partition {step.partition} cannot be read; nothing was written")
 
     def contents(place: steps.JournalPlace) -> Contents:
         at = None if place.file else place.extent.start
