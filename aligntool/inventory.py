@@ -220,7 +220,8 @@ class Layer:
     version: str | None = None  # "FAT32", "1.2", "LUKS2"
     label: str | None = None
     uuid: str | None = None
-    # offset on the disk of the data: md data, LUKS payload, LVM pe_start, FAT cluster 2
+    # byte of the disk from which its units are counted: start of a file system with blocks, md data, LUKS
+    # payload, LVM pe_start, FAT cluster 2
     data_start: int | None = None
     # bytes of its unit from data_start on: block, cluster, LUKS sector, LVM extent
     data_unit: int | None = None
