@@ -413,11 +413,10 @@ def restore_signatures(device: Device, start: int, view: View, *others: View) ->
     for level in reversed(signs.last):
         for byte in sorted(level):
             at = align_down(byte, size)
-            sector = bytearray(device.read(start + at, size))
+            sector = bytes(device.read(start + at, size))
             known = view.read(at, size), hidden.read(at, size)
             if is_mix(sector, known) and sector[byte - at] != known[0][byte - at]:
-                sector[byte - at : byte - at + 1] = view.read(byte, 1)
-                device.write(start + at, bytes(sector))
+                device.write(start + at, sector[: byte - at] + view.read(byte, 1) + sector[byte - at + 1 :])
         device.flush()
     content = {at: view.read(at, size) for at in sorted(signs.redundant)}
     for at in _half_hidden(device, start, content, view.sign):
