@@ -39,7 +39,7 @@ class Found:
     drives: tuple[Disk, ...]
     more: tuple[Disk, ...] = ()  # selected, but not in the running array
     is_plain: bool = False  # the only drive has the plain file system already
-    others: str = ""  # if no drive is selected: each one that was seen, with the reason
+    others: str = ""  # each drive that was seen and is not selected, with the reason
 
 
 def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
@@ -51,11 +51,13 @@ def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
     if arrays:
         return _of_running(arrays[0], selected, goal, inventory)
     refuse(_refuse_parts(selected, goal, inventory))
-    others = [f"{_identity(disk)}: {whys[disk.name]}" for disk in inventory.disks if disk.kind in DRIVES]
-    why_none = "" if selected else _short_list(others)
-    refuse(_refuse_number(selected, goal, why_none))
+    others = [disk for disk in inventory.disks if disk.kind in DRIVES and whys[disk.name]]
+    # First those that the patterns mean, and that are not unused.
+    others.sort(key=lambda disk: whys[disk.name] != _use_of(disk))
+    why_not = _short_list([f"{_identity(disk)}: {whys[disk.name]}" for disk in others])
+    refuse(_refuse_number(selected, goal, why_not))
     is_plain = len(selected) == 1 and _has_file_system(selected[0], goal)
-    return Found(None, tuple(selected), is_plain=is_plain, others=why_none)
+    return Found(None, tuple(selected), is_plain=is_plain, others=why_not)
 
 
 def _refuse_several(arrays: Sequence[Disk]) -> Iterator[Refusal]:
@@ -142,7 +144,8 @@ def _use_of(disk: Disk) -> str:
         return "in use"
     if disk.read_only:
         return "read-only"
-    return "has content" if contents_of_disk(disk) else ""
+    contents = contents_of_disk(disk)
+    return f"has {first_of(contents, 2)}" if contents else ""
 
 
 def _has_member(disk: Disk, array: RaidGoal, inventory: Inventory) -> bool:
@@ -220,8 +223,9 @@ def _refuse_number(drives: Sequence[Disk], goal: EnsureGoal, others: str = "") -
         return
     if count < wanted.least:
         verb = "is" if wanted.least == 1 else "are"
-        text = f"at least {counted(wanted.least, 'drive')} {verb} wanted, and {count} are selected: {named}"
-        text += f" ({others})" if others else ""
+        chosen = "1 is" if count == 1 else f"{count} are"
+        text = f"at least {counted(wanted.least, 'drive')} {verb} wanted, and {chosen} selected: {named}"
+        text += f"; not selected: {others}" if others else ""
         yield Refusal("too-few-members", goal.array.name, text, "aligntool audit")
     if wanted.most is not None and count > wanted.most:
         verb = "is" if wanted.most == 1 else "are"

@@ -206,7 +206,17 @@ def test_each_drive_that_is_not_selected_has_its_reason() -> None:
     drives = [replace(blank(0), read_only=True), replace(blank(1), holders=("dm-0",))]
     said = refused(drives)
     assert "at least 1 drive is wanted" in said
-    assert "(nvme0n1 (serial S0000): read-only; nvme1n1 (serial S0001): in use)" in said
+    assert "; not selected: nvme0n1 (serial S0000): read-only; nvme1n1 (serial S0001): in use" in said
+
+
+def test_too_few_unused_drives_name_those_with_content_first() -> None:
+    full = blank(10, content=(Layer("ext4", Extent(0, GIB)),))
+    said = refused(
+        [blank(0), *(blank(1 + number, model="other") for number in range(9)), full],
+        DriveSelection(unused=True, models=("ACME*",), least=2),
+    )
+    assert "at least 2 drives are wanted, and 1 is selected: nvme0n1" in said
+    assert "; not selected: nvme10n1 (serial S0010): has ext4 on the whole disk; nvme1n1" in said
 
 
 def test_each_drive_is_named_with_the_reason_if_none_is_selected_and_none_is_needed() -> None:
