@@ -34,6 +34,16 @@ def disk_with_grub_at_hand() -> Path:
     return _variant("grub", _put_grub_at_hand)
 
 
+def disk_for_peers() -> Path:
+    """Return a disk with the programs that other tools for arrays need (`peers_of_ensure`)."""
+    return _variant("peers", _put_programs_of_peers)
+
+
+def _put_programs_of_peers(tree: Path) -> None:
+    _apt(tree, "install", "ansible", "python3-apt", "gdisk", "jq")
+    _apt(tree, "clean")
+
+
 def _put_dracut(tree: Path) -> None:
     (tree / "etc/dracut.conf.d").mkdir(parents=True)
     (tree / "etc/dracut.conf.d/quick.conf").write_text(QUICK)
