@@ -308,7 +308,7 @@ class Observer:
         """Run the tool as a user would, and look."""
         self.say(f"--- {title}")
         began = time.monotonic()
-        words = f"timeout 900 bash -c {shlex.quote(self.tool.run)} < /dev/null > /tmp/said 2>&1; echo exit $?"
+        words = f"timeout 1700 bash -c {shlex.quote(self.tool.run)} < /dev/null > /tmp/said 2>&1; echo exit $?"
         self.say(self.shell(f"{words}; tail -n 25 /tmp/said; echo; udevadm settle; look"))
         self.say(f"({time.monotonic() - began:.0f} s)")
 
