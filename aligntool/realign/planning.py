@@ -10,7 +10,7 @@ from math import ceil
 from typing import Protocol
 
 from aligntool import steps
-from aligntool.audit.layers import data_starts
+from aligntool.audit.layers import clusters_off, data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import (
     audit_command,
@@ -546,7 +546,16 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
         together = of_all if room is not _Room.NONE and not named else ()
         return _repair(disk, number, found, reasons[number] or together, shrinking)
 
-    return tuple(map(repair, off))
+    return tuple(_naming_clusters(judged, repair(number)) for number in off)
+
+
+def _naming_clusters(judged: Judged, repair: Repair) -> Repair:
+    """Return the repair with what a move does not cure: clusters that are off at any start on the grid."""
+    (part,) = parts_of(judged.disk, (repair.partition,))
+    if repair.answer == NOT or not any(clusters_off(judged, part, 0)):
+        return repair
+    stay = "but its clusters stay off it: only a new file system cures that"
+    return replace(repair, why=f"{repair.why}, {stay}")
 
 
 def _possible_shrink(judged: Judged, selection: partition_selection.Selection) -> tuple[str, str]:

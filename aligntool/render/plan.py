@@ -457,8 +457,9 @@ _REFORMAT_RISK = (
 
 def _nothing_lost(plan: Plan) -> str:
     """Return that nothing is lost, as far as that is known of a disk that gets a new table."""
-    is_new = isinstance(plan, TablePlan) or plan.of(steps.MakeMember)
-    return "nothing was recognised there" if is_new else "nothing"
+    if isinstance(plan, TablePlan) or plan.of(steps.MakeMember):
+        return "nothing was recognised there"
+    return "nothing, unless the drive fails meanwhile" if isinstance(plan, MovePlan) else "nothing"
 
 
 def _summary_sentences(plan: Plan) -> Iterator[str]:
