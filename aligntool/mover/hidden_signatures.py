@@ -288,16 +288,17 @@ def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
     return all(starmap(contains, zip(zip(*known, strict=True), sector, strict=True)))
 
 
-def has_marker_text(sector: bytes, contents: Sequence[bytes], sign: bytes) -> bool:
-    """Return whether a sector has a piece of the marker's text that none of these contents has there; of one
-    of them, with nothing else in it, also a single byte: it may be hidden, or torn. Otherwise single bytes of
-    the text prove nothing, nor the zeros behind it: a program may have written them.
+def has_marker_text(sector: bytes, contents: Sequence[bytes], sign: bytes, *, byte: bool) -> bool:
+    """Return whether a sector has a piece of the marker's text that none of these contents has there. `byte`:
+    in one of them, with nothing else in it, also a single byte, as a byte of a signature is hidden, or a
+    write was torn. Otherwise single bytes of the text prove nothing, nor the zeros behind it: a program may
+    have written them.
     """
     text = sign.rstrip(b"\0")
     own = [
-        at for at, byte in enumerate(text) if sector[at] == byte and all(one[at] != byte for one in contents)
+        at for at, one in enumerate(text) if sector[at] == one and all(each[at] != one for each in contents)
     ]
-    if any(is_mix(sector, (content, sign)) for content in contents):
+    if byte and any(is_mix(sector, (content, sign)) for content in contents):
         return bool(own)
     pieces = ((at, at + _LEAST_TEXT) for at in own if at + _LEAST_TEXT <= len(text))
     return any(sector[start:end] == text[start:end] for start, end in pieces)

@@ -99,14 +99,15 @@ def compare(
     deciding: Bytes = frozenset().union(*signs.last)
     found = _read_sectors(device, start, view, taken)
     shown = bool(deciding) and all(_byte(found, at, size) == view.read(at, 1)[0] for at in deciding)
-    # Nothing else is written while a deciding byte is visible, so that no sector is torn.
+    # Nothing but signatures is written while a deciding byte is visible, so that no other sector is torn.
+    signed = sectors_of(deciding, size)
     visible = shown or is_visible(device, start, view)
     ours = other = None
     for (at, sector), expected in zip(found.items(), _expected(view, found, also), strict=True):
         if sector == expected[0] or sector in expected[1:]:
             continue
         is_own = is_marker(sector, view.sign) or is_mix(sector, (*expected, view.sign))
-        if visible and not has_marker_text(sector, expected, view.sign):
+        if visible and not has_marker_text(sector, expected, view.sign, byte=at in signed):
             is_own = at in signs.redundant and is_own
         if not is_own:
             other = start + at if other is None else other
@@ -296,7 +297,15 @@ def not_back(device: Device, start: int, views: tuple[View, View]) -> int | None
     """Return the first byte that is hidden at the old place of content, or None. Nothing is hidden of content
     whose turn has not come, and of what is shown again: all that differs there is of the system that uses it.
     """
-    return compare(device, start, views[0], others=views[1:]).ours
+    view = views[0]
+    signs = signature_bytes(*views)
+    signed = sectors_of(frozenset().union(*signs.last), len(view.sign))
+    for at, sector in _read_sectors(device, start, view, ()).items():
+        content = view.read(at, len(sector))
+        is_hidden = sector != content and has_marker_text(sector, (content,), view.sign, byte=at in signed)
+        if is_hidden and at not in signs.redundant:
+            return start + at
+    return None
 
 
 def _at_hidden(
@@ -396,7 +405,8 @@ def first_unfinished(
         if sector == contents[0]:
             continue
         is_compared = not is_used or any(one.contains(Extent(at, len(sector))) for one in signatures)
-        if (is_compared and sector == contents[1]) or has_marker_text(sector, contents, sign):
+        is_other = is_compared and sector == contents[1]
+        if is_other or has_marker_text(sector, contents, sign, byte=is_compared):
             return step.extent.start + at
     return None
 
