@@ -310,6 +310,11 @@ def split_step(step: str) -> tuple[str, str, str]:
     return (found[1] or "", found[2], found[3] or "") if found else (step, "", "")
 
 
+def commands_in(steps: Iterable[str]) -> list[str]:
+    """Return the commands of steps, without the words around them; a step in words has none."""
+    return [command for step in steps if (command := split_step(step)[1])]
+
+
 _WITH_COMMAND = re.compile(
     rf"(.*?: )?((?:loop=|(?:sudo|aligntool|echo|{'|'.join(sorted(_BY_ANYBODY))}) )\S.*?)([;,] then .*)?"
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from aligntool.documents import OMITTED
 from aligntool.system import Manifest, System
 from aligntool.system import array_uuid as uuid_words
 from aligntool.units import MIB, Extent
@@ -114,6 +115,21 @@ class ArrayFacts:
     stored_block_size: int | None = None
     # member name -> "in_sync", "faulty", "in_sync,write_mostly" ...
     member_states: tuple[tuple[str, str], ...] = ()
+    # those of ARRAY_SETTINGS and MEMBER_SETTINGS that can be read; values of members that differ, with commas
+    settings: tuple[tuple[str, str], ...] = field(default=(), metadata={OMITTED: True})
+    # the text of the udev rule that keeps settings; None: there is none
+    rule: str | None = field(default=None, metadata={OMITTED: True})
+
+
+ARRAY_SETTINGS = ("md/group_thread_cnt", "md/stripe_cache_size", "queue/read_ahead_kb")
+"""Attributes below the folder of an array in sysfs."""
+MEMBER_SETTINGS = ("queue/scheduler", "queue/nr_requests")
+"""Attributes below those of its drives."""
+
+
+def rule_path(uuid: str) -> str:
+    """Return the path of the udev rule that keeps the settings of an array."""
+    return f"/etc/udev/rules.d/65-aligntool-{uuid.replace(':', '')}.rules"
 
 
 # The geometry of a device, and its sources.

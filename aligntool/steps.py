@@ -510,6 +510,24 @@ class Synchronise:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting of an array or of its drives, by its name in `ARRAY_SETTINGS` or `MEMBER_SETTINGS`."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """Give a running array and its drives the settings that a udev rule keeps. Done when they have them."""
+
+    array: str  # its UUID, by which it is found
+    path: str
+    settings: tuple[SettingChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Swapon:
     """Enable a swap area. Done when it is in use."""
 
@@ -645,6 +663,7 @@ ArrayStep = (
     | MakeFileSystem
     | FileStep
     | Synchronise
+    | ApplySettings
     | SystemStep
     | MemberStep
     | ReencryptSectors

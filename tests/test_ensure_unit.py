@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.cli.ensure import FOLDER
+from aligntool.cli.ensure import FOLDER, in_the_file
+from aligntool.raid.refusals import MAY_BE_LOST
 from tests.run_aligntool import run_aligntool
 
 UNIT = Path(__file__).parent.parent / "packaging/systemd/aligntool-ensure@.service"
@@ -18,6 +19,13 @@ HIDES_MOUNTS = re.compile(
     r"|InaccessiblePaths|ExecPaths|NoExecPaths|TemporaryFileSystem|Bind\w*Paths|MountFlags|RootDirectory|RootImage"
     r"|DynamicUser|\w+Directory|ProcSubset|MountAPIVFS)$"
 )
+
+
+@pytest.mark.parametrize("hint", [MAY_BE_LOST, "--wipe sda overwrites all of it\n--wipe sdb overwrites all of it"])
+def test_a_hint_names_the_keys_of_the_file_and_no_option_that_ensure_lacks(hint: str) -> None:
+    found = in_the_file(f"sudo aligntool audit /dev/sda\n{hint}").splitlines()
+    assert found[0] == "sudo aligntool audit /dev/sda" and len(found) == 2
+    assert 'wipe = "foreign"' in found[1] and "--wipe" not in found[1]
 
 
 def settings() -> dict[str, list[str]]:

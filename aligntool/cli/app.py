@@ -111,7 +111,7 @@ COMMANDS = {
         "reformat",
         "Change the LBA format of the NVMe members of an array, one at a time.",
     ),
-    "raid tune": ("raid", "tune_command", "Measure which chunk size is fastest on empty drives."),
+    "raid tune": ("raid", "tune_command", "Measure which chunk size or settings are fastest."),
     "bench run": ("bench", "bench_run", "Measure a drive with fio, and show medians with their range."),
     "bench list": ("bench", "list_results_command", "List saved results, oldest first."),
     "bench show": ("bench", "show_command", "Show a saved result."),

@@ -120,8 +120,8 @@ def audit(
         typer.Option(
             "--fail-on",
             metavar="error|warning|never",
-            help="Exit 1 at this severity or above [default: error]; if error or warning is given, 3 if a"
-            " disk was not judged.",
+            help="Exit 1 at this severity or above; error and warning: also 3 if any disk was not judged"
+            " [default: 1 at an error, 3 only as stated above].",
         ),
     ] = None,
     quiet: Annotated[
@@ -156,8 +156,8 @@ def audit(
     Example: sudo aligntool audit --map /dev/sda
 
     Exit code: 0 nothing at or above --fail-on, 1 findings, 3 a named target was not judged, a disk did not
-    respond, or nothing was judged. Disks that were not named: with --fail-on error or warning, 3 also if one
-    was not judged; with never, not 3.
+    respond, or nothing was judged; 3 outweighs 1. Disks that were not named: only if --fail-on error or
+    warning is given, 3 also if one was not judged; with never, not 3.
     """
     began_s = time.monotonic()
     kept.refuse("nothing was written", [*(targets or ()), *(sysroot or ()), *(measured or ())])

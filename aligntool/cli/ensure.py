@@ -88,9 +88,24 @@ def ensure_command(
     if record is not None and record.plan.purpose == "raid" and yes and not dry_run:
         return acting.recover_array(record, json_=json_, back=False)
     acting.refuse_unfinished(record)
-    run_change(_find_operation(goal, wait=wait), yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
+    try:
+        run_change(_find_operation(goal, wait=wait), yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
+    except Refused as refused:
+        refused.change_hints(in_the_file)
+        raise
     if wait and not dry_run and os.path.lexists(device):
         acting.wait_for_resync(device)
+
+
+def in_the_file(hint: str) -> str:
+    """Return a hint with the keys of the file in place of --wipe, an option of `raid create`."""
+    lines = (_MAY_BE_LOST if "--wipe" in line else line for line in hint.split("\n"))
+    return "\n".join(dict.fromkeys(lines))
+
+
+_MAY_BE_LOST = (
+    'if nothing on a drive is needed: wipe = "foreign" and its serial number, in the file (docs/recipes.md)'
+)
 
 
 def _read_goal(name: str, settings: Sequence[str]) -> EnsureGoal:

@@ -76,6 +76,7 @@ def _refuse_with_layers(chosen: RealignOptions, rate: int | None, *, no_lease: b
         raise typer.BadParameter("--layers and --no-lease are mutually exclusive")
 
 
+@run_change.ends_stream
 def plan_realign(
     disk: options.DiskArgument,
     *,
@@ -161,6 +162,7 @@ class LayoutOptions:
         )
 
 
+@run_change.ends_stream
 def plan_layout_command(
     disk: options.DiskArgument,
     *,

@@ -5,7 +5,7 @@ array.
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,8 +56,12 @@ from aligntool.measure.arrays import (
     plan_sweep,
     remove_test_arrays,
 )
+from aligntool.measure.run import SweepProgress
+from aligntool.measure.settings import SettingsRun, SettingsSweep, plan_settings
+from aligntool.measure.targets import find_target
 from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
+from aligntool.raid import settings as live
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import array_device, command_of
 from aligntool.raid.current_names import absent_drives
@@ -75,7 +79,7 @@ from aligntool.raid.stale import StaleLine, may_have_stale_lines, stale_lines
 from aligntool.realign.planning import there
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
-from aligntool.render.lines import ON_CAPTURED, Style, plain, show
+from aligntool.render.lines import EMPTY, ON_CAPTURED, Line, Style, plain, show
 from aligntool.steps import MakeFileSystem
 from aligntool.system import Installed, System
 from aligntool.units import KIB
@@ -319,6 +323,14 @@ def persist_command(
             "--mount", parser=options.text, metavar="DIR", help="Mount point, now and at every boot."
         ),
     ] = None,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--tuned",
+            metavar="FILE",
+            help="Keep the settings that were faster in this result of `raid tune ARRAY`.",
+        ),
+    ] = None,
     below: options.RootOption = None,
     dry_run: options.DryRunOption = False,
     verbose: options.VerbosePlanOption = False,
@@ -344,11 +356,16 @@ def persist_command(
     if root is not None and below is not None:
         raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
     place = mount_point(mount) if mount is not None and below is None else mount
-    operation = Persist(array, PersistGoal(system, place, _root_of(below)), root)
+    text = ""
+    if measured is not None:
+        text = read_text(measured, most=tuned.LONGEST)
+        live.parse_settings(text, measured)
+    operation = Persist(array, PersistGoal(system, place, _root_of(below), text), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_, verbose=verbose)
     # The plan of a captured machine cannot be applied here.
-    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=(root,), verbose=verbose)
+    read = (root, measured)
+    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=read, verbose=verbose)
 
 
 def _root_of(below: str | None) -> str:
@@ -412,6 +429,7 @@ def root_words(plan: Plan) -> tuple[str, ...]:
 # `aligntool raid plan` and `show`.
 
 
+@ends_stream
 def plan_command(
     drives: DrivesArgument,
     *,
@@ -447,11 +465,20 @@ def plan_command(
             applicable = captured.has_serials or kept.file is None  # by `apply`, or by `raid create`
             return plan(captured, applicable=applicable, where=ON_CAPTURED)
     named = tuple(options.distinct_devices(drives))
+    _say_unused(chosen, named)
     if of_images:
         assumed = chosen.system is None
         images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given, for_this_machine=assumed)
         return plan(images, applicable=False)
     return plan(CreateArray(named, chosen.goal()))
+
+
+def _say_unused(chosen: ArrayOptions, drives: Sequence[str]) -> None:
+    """Say that an option has no effect. It is accepted: the same command may run on machines with one drive
+    or with several.
+    """
+    if chosen.one_drive and len(drives) > 1:
+        options.say(f"--one-drive has no effect here: {len(drives)} drives are named, and all are used")
 
 
 def typed_arguments() -> list[str]:
@@ -611,6 +638,7 @@ def create_command(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the end, with the record kept.
     """
     named = tuple(options.distinct_devices(drives))
+    _say_unused(chosen, named)
     goal = chosen.goal(files=installed_below(below, images=False))
     operation = CreateArray(named, goal, with_goal=False, wait=wait, root=below)
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
@@ -752,6 +780,7 @@ def array_of_capture(drives: list[str], chosen: ArrayOptions, sysroot: str, tree
     """Return the operation for drives as they were named on the captured machine. Raises Refused."""
     nodes = {name: captured_node(tree, name) for name in drives}
     named = tuple(options.distinct_devices(drives, nodes.__getitem__))
+    _say_unused(chosen, named)
     goal = chosen.goal(tree)
     return CapturedArray(named, goal, made_from=CAPTURE, sysroot=sysroot, tree=tree, nodes=nodes)
 
@@ -777,7 +806,8 @@ class ArrayOfImages(CreateArray):
         return unchecked_of_images(members, self.goal, for_this_machine=self.for_this_machine)
 
 
-# `aligntool raid tune`: which chunk size is fastest on these drives, measured while they are still empty.
+# `aligntool raid tune`: which chunk size is fastest on these drives, measured while they are still empty; or
+# which settings of a running array are.
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -795,7 +825,7 @@ class TuningFile(options.ResultFile):
             "--output",
             "-o",
             metavar="FILE",
-            help="Save the result, for `raid plan --tuned FILE`; - is standard output.",
+            help="Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output.",
         ),
     ] = None
 
@@ -805,8 +835,8 @@ def tune_command(
         list[str],
         typer.Argument(
             parser=options.path,
-            metavar="DEVICE...",
-            help="Empty drives, or one empty partition of each drive.",
+            metavar="DEVICE...|ARRAY",
+            help="Empty drives, or one empty partition of each; or a running array: md127, /dev/md/data.",
         ),
     ],
     *,
@@ -849,6 +879,23 @@ def tune_command(
             "--repeats", parser=options.integer(1, 1000), metavar="N", help="Rounds over all chunk sizes."
         ),
     ] = 5,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            "--settings",
+            metavar="NAME,...",
+            help="Settings of an array to try, such as read_ahead_kb,stripe_cache_size [default: all].",
+        ),
+    ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--write-in",
+            parser=options.path,
+            metavar="DIR",
+            help="Also measure writes to an array, in a temporary file in this folder on it.",
+        ),
+    ] = None,
     kept: TuningFile,
     clear: Annotated[
         bool, typer.Option("--clear", help="Only remove test arrays of an earlier sweep from these members.")
@@ -856,30 +903,39 @@ def tune_command(
     dry_run: options.DryRunOption = False,
     yes: options.YesOption = False,
 ) -> None:
-    """Measure which chunk size is fastest on empty drives.
+    """Measure which chunk size or settings are fastest.
 
-    Test arrays are made, loaded by fio in turn, and removed.
+    Of empty drives, test arrays are made, loaded by fio in turn, and removed.
+
+    A running array keeps its data: fio only reads it, or writes to a temporary file. One setting at a time
+    gets other values, and all are restored at the end: group_thread_cnt, stripe_cache_size, scheduler,
+    nr_requests, read_ahead_kb.
 
     Example: sudo aligntool raid tune --level 5 /dev/nvme[0-3]n1 -o chunks.json
 
-    Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again and the
-    measurements are saved.
+    Example: sudo aligntool raid tune /dev/md127 --write-in /srv/data -o settings.json
+
+    Exit code: 0 measured; 3 refused, nothing was written; 4 ended early, the drives are empty again or the
+    settings restored, and the measurements are saved.
     """
+    if not clear and (array := _running_array(drives)):
+        given = {"--level": level, "--chunks": chunks, "--layout": layout, "--bitmap": bitmap}
+        _refuse_given(given, "is for empty drives, not for an array")
+        names = settings.split(",") if settings else []
+        chosen = SettingsOptions(workload, page, _setting_names(names), folder, repeats, runtime, span)
+        return _tune_array(array, chosen, kept, dry_run=dry_run)
+    _refuse_given({"--settings": settings, "--write-in": folder}, "is for a running array")
     drives = options.distinct_devices(drives)
     if clear:
         clear_members(drives, yes=yes)
         return
     if level is None:
         raise typer.BadParameter("no RAID level given: --level 0, 10, 5 or 6")
-    # a result that cannot be saved would be minutes of wear for nothing
-    if kept.output is None and not dry_run:
-        raise typer.BadParameter("no file given for the result: -o chunks.json")
+    _refuse_unsaved(kept, dry_run=dry_run)
     goal = _test_goal(level, workload, layout, bitmap, page)
     find = partial(_find_sweep, drives, goal, _sizes(chunks), repeats, runtime, span)
     sweep = run_while_progressing(find)
-    on_screen = sys.stderr if kept.piped else sys.stdout
-    show(sweeps.sweep_lines(sweep, width=terminal_width()), on_screen, color=options.colored(on_screen))
-    sys.stdout.flush()
+    _show_sweep(sweeps.sweep_lines(sweep, width=terminal_width()), kept)
     if dry_run:
         return
     kept.refuse()
@@ -896,7 +952,30 @@ def tune_command(
                 "the drives have changed since they were read; nothing was written", hint="try again"
             )
 
-    _run(sweep, goal, kept, look_again)
+    measuring = SweepRun(sweep)
+
+    def save(errors: list[str]) -> list[str]:
+        tuning = measuring.tuning(complete=measuring.complete)
+        return save_and_report(tuning, sweep, goal, kept, errors) if tuning.samples else errors
+
+    _run(measuring, sweep.members, partial(measuring.run, look_again=look_again), save)
+
+
+def _refuse_given(given: Mapping[str, str | None], why: str) -> None:
+    for option in (option for option, value in given.items() if value is not None):
+        raise typer.BadParameter(f"{option} {why}")
+
+
+def _refuse_unsaved(kept: TuningFile, *, dry_run: bool) -> None:
+    """Raise a usage error without a file: a result that is lost would be minutes of wear for nothing."""
+    if kept.output is None and not dry_run:
+        raise typer.BadParameter("no file given for the result: -o chunks.json")
+
+
+def _show_sweep(lines: Iterable[Line], kept: TuningFile) -> None:
+    on_screen = sys.stderr if kept.piped else sys.stdout
+    show(lines, on_screen, color=options.colored(on_screen))
+    sys.stdout.flush()
 
 
 def _test_goal(
@@ -932,15 +1011,19 @@ def _confirm(drives: Sequence[str], devices: Sequence[str], lost: str, yes: bool
     options.confirm(" ".join(drives), facts, yes=yes)
 
 
-def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Callable[[], None]) -> None:
+def _run(
+    measuring: SweepRun | SettingsRun,
+    devices: Sequence[str],
+    run: Callable[[SweepProgress], None],
+    save: Callable[[list[str]], list[str]],
+) -> None:
     """Measure, save, report, even if the sweep ends early. Raises Stopped then."""
-    measuring = SweepRun(sweep)
     errors = []
     hint = ""
     with pipes_may_break():
         try:
-            with ended_by_signals(), _stop_if_closed() as progress, recorded("raid tune", sweep.members):
-                measuring.run(progress, look_again)
+            with ended_by_signals(), _stop_if_closed() as progress, recorded("raid tune", devices):
+                run(progress)
         except Stopped as error:
             errors = [str(error)]
             hint = error.hint
@@ -949,9 +1032,7 @@ def _run(sweep: Sweep, goal: RaidGoal, kept: options.ResultFile, look_again: Cal
                 raise
             errors = ["interrupted"]
         errors += ["the sweep ended early"] if errors and not measuring.complete else []
-        tuning = measuring.tuning(complete=measuring.complete)
-        if tuning.samples:
-            errors = save_and_report(tuning, sweep, goal, kept, errors)
+        errors = save(errors)
     if errors:
         raise Stopped("; ".join(errors), hint=hint)
 
@@ -988,6 +1069,17 @@ def save_and_report(
     """
     choice = tuned.choose(tuning.samples, sweep.recommended)
     text = tuned.tuning_text(tuning, _verdict(choice, sweep.recommended))
+    lines = sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width())
+    following = sweeps.plan_command(sweep, goal, kept.file or "")
+    return _save(text, lines, ("To plan an array with it:", following), kept, errors)
+
+
+def _save(
+    text: str, lines: Iterable[Line], following: tuple[str, str], kept: options.ResultFile, errors: list[str]
+) -> list[str]:
+    """Save the result, then show it, as `save_and_report` does. `following`: what can be done with the file,
+    and the command for that.
+    """
     where = f"the measurements are in {kept.file}" if kept.file else ""
     try:
         kept.write(text)
@@ -996,10 +1088,10 @@ def save_and_report(
         where = ""
     try:
         if not kept.piped:
-            print_lines(sweeps.tuning_lines(tuning, choice, sweep.recommended, width=terminal_width()))
+            print_lines(lines)
         if where and kept.file:
-            typed = (("→ ", Style.DIM), (sweeps.plan_command(sweep, goal, kept.file), Style.TYPE))
-            print_lines([plain(f"Saved in {kept.file}. To plan an array with it:"), typed])
+            done = (("→ ", Style.DIM), (following[1], Style.TYPE)) if following[1] else EMPTY
+            print_lines([plain(f"Saved in {kept.file}. {following[0]}"), done])
         else:
             sys.stdout.write(text)
         sys.stdout.flush()
@@ -1008,10 +1100,10 @@ def save_and_report(
     return errors and [*errors, where or "the result is printed above instead"]
 
 
-def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
+def _verdict(choice: tuned.Choice[int], recommended: int) -> dict[str, object]:
     return {
         "verdict": choice.verdict.value,
-        "chunk": choice.chunk,
+        "chunk": choice.value,
         "recommended": recommended,
         "rounds": choice.rounds,
         "reason": choice.reason,
@@ -1019,6 +1111,78 @@ def _verdict(choice: tuned.Choice, recommended: int) -> dict[str, object]:
             str(chunk): [each.middle, each.least, each.most] for chunk, each in choice.against.items()
         },
     }
+
+
+# `aligntool raid tune ARRAY`: which settings of a running array are fastest.
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOptions:
+    workload: str
+    page: int | None
+    names: tuple[str, ...]
+    folder: str | None
+    repeats: int
+    runtime: float
+    span: int | None
+
+
+def _running_array(names: Sequence[str]) -> str | None:
+    """Return the array if it is all that is named: the kernel's name, a node, or the name that mdadm gave."""
+    if len(names) != 1:
+        return None
+    try:
+        return find_array(look((), arrays=True, files=False).disks, resolve_device(names[0]), command="").name
+    except Refused as error:
+        if error.refusals[0].code == "no-array":
+            return None
+        raise
+
+
+def _setting_names(words: Sequence[str]) -> tuple[str, ...]:
+    known = {name.rpartition("/")[2]: name for name in live.TRIED}
+    if unknown := [word for word in words if word not in known]:
+        raise typer.BadParameter(f"--settings: {unknown[0]!r} is none of {', '.join(known)}")
+    return tuple(known[word] for word in words)
+
+
+def _tune_array(array: str, chosen: SettingsOptions, kept: TuningFile, *, dry_run: bool) -> None:
+    _refuse_unsaved(kept, dry_run=dry_run)
+    sweep = run_while_progressing(partial(_find_settings_sweep, array, chosen))
+    _show_sweep(sweeps.settings_sweep_lines(sweep, width=terminal_width()), kept)
+    if dry_run:
+        return
+    kept.refuse()
+    measuring = SettingsRun(sweep)
+
+    def save(errors: list[str]) -> list[str]:
+        tuning = measuring.tuning()
+        if not tuning.samples:
+            return errors
+        lines = sweeps.settings_lines(tuning, width=terminal_width())
+        keeping = typed("aligntool raid persist", sweep.path, "--tuned", kept.file or "")
+        following = ("To keep what is faster, now and at every boot:", keeping)
+        if not live.faster(tuning):
+            following = ("Nothing is clearly faster than it was.", "")
+        return _save(live.settings_text(tuning), lines, following, kept, errors)
+
+    _run(measuring, [sweep.path], measuring.run, save)
+
+
+def _find_settings_sweep(array: str, chosen: SettingsOptions) -> SettingsSweep:
+    """Look at the array and plan. Raises Refused."""
+    report, disk = acting.look_for_array(array, command="sudo aligntool raid tune")
+    return plan_settings(
+        report,
+        disk,
+        workload=chosen.workload,
+        database_page=chosen.page or RaidGoal("").database_page,
+        target=find_target(chosen.folder) if chosen.folder else None,
+        wanted=chosen.names,
+        repeats=chosen.repeats,
+        runtime_s=chosen.runtime,
+        span=chosen.span,
+    )
 
 
 # `aligntool raid tune --clear`: remove test arrays that a sweep left behind after a power cut or a kill.

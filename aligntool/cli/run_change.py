@@ -368,13 +368,15 @@ _Words = ParamSpec("_Words")
 
 
 def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
-    """Return a command whose `--json` ends with an `end` event even if it refuses or is interrupted before
-    the first write; with `--dry-run`, instead of the plan.
+    """Return a command whose JSON on standard output ends with an `end` event even if it refuses or is
+    interrupted before the first write; where it would print a plan, instead of the plan.
     """
 
     @wraps(run)
     def ended(*args: _Words.args, **kwargs: _Words.kwargs) -> None:
-        if not kwargs.get("json_"):
+        kept = kwargs.get("kept")
+        is_piped = isinstance(kept, PlanFile) and kept.piped
+        if not kwargs.get("json_") and not is_piped:
             return run(*args, **kwargs)
         try:
             return run(*args, **kwargs)

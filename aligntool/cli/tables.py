@@ -128,6 +128,7 @@ def partition(
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
+@ends_stream
 def plan_partition(
     disk: options.DiskArgument,
     *,
@@ -283,6 +284,7 @@ def convert(
     run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose, not_suspended=not_suspended)
 
 
+@ends_stream
 def plan_convert(
     disk: options.DiskArgument,
     *,

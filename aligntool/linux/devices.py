@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from aligntool.commands import ByHand, by_hand, command, is_node
 from aligntool.contents.layers import TABLE_AND_CONTENTS
 from aligntool.contents.md import CHUNKED
-from aligntool.inventory import ArrayFacts, DiskKind, Gap, IoLimits, Unseen
+from aligntool.inventory import (
+    ARRAY_SETTINGS,
+    MEMBER_SETTINGS,
+    ArrayFacts,
+    DiskKind,
+    Gap,
+    IoLimits,
+    Unseen,
+    rule_path,
+)
 from aligntool.linux.commands import is_standby
 from aligntool.linux.held import open_held
 from aligntool.linux.sysfs import NOTHING, READ_ONLY, Record, Tree, as_number
@@ -531,6 +540,8 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
     folders = {member: f"{md}/dev-{member.replace('/', '!')}" for member in members}
     offsets = ((member, tree.number(f"{folder}/offset")) for member, folder in folders.items())
     done_bytes, total_bytes = _parse_progress(tree.text(f"{md}/sync_completed"))
+    uuid = array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid"))
+    rule = tree.content(rule_path(uuid)) if uuid else None
     return ArrayFacts(
         level=level,
         # a mirror may show one
@@ -546,7 +557,7 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         layout=layout_word(level, _after_reshape(tree, f"{md}/layout")),
         devices=_after_reshape(tree, f"{md}/raid_disks"),
         each=_scaled(tree.number(f"{md}/component_size"), KIB),
-        uuid=array_uuid(record.get("MD_UUID") or tree.text(f"{md}/uuid")),
+        uuid=uuid,
         name=record.get("MD_NAME"),
         links=tuple(link for link in record.links if link.startswith("md/")),
         state=tree.text(f"{md}/array_state") or None,
@@ -566,7 +577,31 @@ def read_array(tree: Tree, path: str, record: Record = NOTHING) -> ArrayFacts | 
         member_states=tuple(
             (name, text) for name, folder in folders.items() if (text := tree.text(f"{folder}/state"))
         ),
+        settings=tuple(_read_settings(tree, path, members)),
+        rule=None if rule is None else rule.decode("utf-8", "replace"),
     )
+
+
+def _read_settings(tree: Tree, path: str, members: Sequence[str]) -> Iterator[tuple[str, str]]:
+    drives = [drive_folder(tree, member) for member in members]
+    places = {name: [path] for name in ARRAY_SETTINGS} | dict.fromkeys(MEMBER_SETTINGS, drives)
+    for name, folders in places.items():
+        found = {active_word(tree.text(f"{folder}/{name}") or "") for folder in folders} - {""}
+        if found:
+            yield name, ", ".join(sorted(found))
+
+
+def drive_folder(tree: Tree, member: str) -> str:
+    """Return the folder of the drive that a member is, or is a partition of."""
+    place = f"/sys/class/block/{member.replace('/', '!')}"
+    real = tree.real(place) or place
+    return real if tree.is_directory(f"{real}/queue") else real.rpartition("/")[0]
+
+
+def active_word(text: str) -> str:
+    """Return the chosen one of several words, which is in brackets: "[none] mq-deadline"; or the text."""
+    found = re.search(r"\[(.+?)\]", text)
+    return found[1] if found else text
 
 
 def _after_reshape(tree: Tree, path: str) -> int | None:

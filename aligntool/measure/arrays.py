@@ -21,7 +21,7 @@ from aligntool.linux.lock import inhibit_sleep, lock_against_udev, open_exclusiv
 from aligntool.linux.programs import ProgramResult, export_values, run_program
 from aligntool.linux.signals import STOPPING
 from aligntool.linux.sysfs import live_paths
-from aligntool.measure.fio import Job, Pattern, Side, fill_job, run_job
+from aligntool.measure.fio import ENGINE, Job, Pattern, Side, fill_job, run_job
 from aligntool.measure.run import Cell, Runs, SweepProgress
 from aligntool.raid import measured
 from aligntool.raid.commands import make_array, tuning_command
@@ -198,13 +198,8 @@ class Sweep:
         return arrays + len(self.members) * (len(self.alone) * self.ramped_s + fill)
 
     @property
-    def ramp_s(self) -> float:
-        """How long each load runs before it is measured."""
-        return min(1.0, self.runtime_s / 5)
-
-    @property
     def ramped_s(self) -> float:
-        return self.runtime_s + self.ramp_s
+        return ramped(self.runtime_s)
 
 
 def plan_sweep(
@@ -284,7 +279,7 @@ def _decide(members: Sequence[Judged], goal: RaidGoal) -> Decided:
     try:
         return decide_raid(members, goal)
     except Refused as error:
-        hints = [line for line in error.hint.split("\n") if line and not line.startswith("--wipe")]
+        hints = [line for line in error.hint.split("\n") if line and "--wipe" not in line]
         if any(refusal.code == "not-empty" for refusal in error.refusals):
             hints.append(
                 "only empty drives or partitions are measured: wipefs --no-act DEVICE shows their signatures"
@@ -369,10 +364,10 @@ class SweepRun:
             with _members_emptied_afterwards(sweep):
                 with exclusive:  # released here: mdadm and blkdiscard open the members exclusively
                     for run in runs.measure(_member_cells(sweep, runs)):
-                        self._alone[run.key] = _rate(run.side)
+                        self._alone[run.key] = rate_of(run.side)
                         self._fio = run.measured.fio_version
                 for array_run in runs.measure(_array_cells(sweep, runs)):
-                    rates = (_rate(array_run.measured.read), _rate(array_run.measured.write))
+                    rates = (rate_of(array_run.measured.read), rate_of(array_run.measured.write))
                     self._samples.append(
                         measured.Sample(*array_run.key, *rates, array_run.measured.thread_cpu)
                     )
@@ -413,7 +408,7 @@ def _member_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[str, bool]]]:
         runs.say(f"{device} alone: filled")
         run_job(fill_job(device, sweep.each_span, offset=sweep.data_offset))
         for load in sweep.alone:
-            job = replace(job_of(load, device, sweep.each_span, sweep), offset=sweep.data_offset)
+            job = replace(job_of(load, device, sweep.each_span, sweep.runtime_s), offset=sweep.data_offset)
             yield Cell((device, job.writes), f"{device} alone: {load.name}", job)
 
 
@@ -424,13 +419,18 @@ def _array_cells(sweep: Sweep, runs: Runs) -> Iterator[Cell[tuple[int, int, str]
         array = make_tuning_array(sweep.arrays[chunk])
         run_job(fill_job(array, sweep.span))
         for load in sweep.loads:
-            job = job_of(load, array, sweep.span, sweep)
+            job = job_of(load, array, sweep.span, sweep.runtime_s)
             yield Cell((number, chunk, load.name), f"{words}: {load.name}", job)
         with defer_signals():
             remove_test_arrays(sweep.members)
 
 
-def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
+def ramped(runtime_s: float) -> float:
+    """Return how long a load runs with the time before it is measured."""
+    return runtime_s + min(1.0, runtime_s / 5)
+
+
+def job_of(load: measured.Load, device: str, span: int, runtime_s: float) -> Job:
     """Return the fio job of a load on a device, over `span` bytes from its start."""
     return Job(
         name="aligntool-tune",
@@ -440,14 +440,17 @@ def job_of(load: measured.Load, device: str, span: int, sweep: Sweep) -> Job:
         span=span,
         depth=load.depth,
         threads=load.threads,
-        runtime_s=sweep.runtime_s,
-        ramp_s=sweep.ramp_s,
+        runtime_s=runtime_s,
+        ramp_s=0.0 if load.cached else ramped(runtime_s) - runtime_s,
         read_share=load.read_share,
         sync_every=load.sync_every,
+        direct=not load.cached,
+        engine="psync" if load.cached else ENGINE,
+        once=load.cached,
     )
 
 
-def _rate(side: Side | None) -> int:
+def rate_of(side: Side | None) -> int:
     return side.bytes_per_s if side else 0
 
 

@@ -68,6 +68,7 @@ class Job:
     sync_every: int = 0  # fsync after this many writes of a thread; 0: never
     direct: bool = True  # bypass the page cache
     loops: int = 1  # how many times over the span; only if runtime_s is None
+    once: bool = False  # at most once over the span: what is cached would be read again
     engine: str = ENGINE
     seed: int | None = None  # of the order of random requests; None: a different order each time
 
@@ -140,7 +141,8 @@ def _area_options(job: Job) -> list[str]:
 def _time_options(job: Job) -> list[str]:
     if job.runtime_s is None:
         return [f"--loops={job.loops}"] if job.loops > 1 else []
-    words = ["--time_based=1", f"--runtime={round(job.runtime_s * 1000)}ms"]
+    words = [] if job.once else ["--time_based=1"]
+    words += [f"--runtime={round(job.runtime_s * 1000)}ms"]
     return [*words, f"--ramp_time={round(job.ramp_s * 1000)}ms"] if job.ramp_s else words
 
 

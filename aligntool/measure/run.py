@@ -210,6 +210,10 @@ class Runs:
         side = measured.side(write=cell.job.writes)
         return Finished(cell.key, measured, side, busy_cores(looks, side.runtime_s) if side else None)
 
+    def skip(self, count: int) -> None:
+        """Count runs as done that turned out to be impossible."""
+        self._done += count
+
     def say(self, text: str, each_s: float | None = None, share: float = 0.0) -> None:
         """Report `text` and the finished share of the current run."""
         each_s = self._each_s() if each_s is None else each_s

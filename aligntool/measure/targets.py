@@ -13,6 +13,7 @@ from aligntool.errors import Refused, failing_as
 from aligntool.inventory import Disk, DiskKind, Sampled, link_maximum, port_above, runs_below
 from aligntool.linux.content import hole_share, sample
 from aligntool.linux.device_numbers import block_number, kernel_name, sysfs_folder
+from aligntool.linux.devices import active_word
 from aligntool.linux.files import append_line, read_text
 from aligntool.linux.look import look
 from aligntool.linux.outputs import make_folder
@@ -298,7 +299,7 @@ def with_final_temperatures(before: Conditions) -> Conditions:
 
 def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
     """Return the disk that the target is on, then the members of an array or a volume, down to drives."""
-    first = _block_name(target, mount)
+    first = block_name(target, mount)
     if first is None:
         return ()
     found: dict[str, Disk] = {}
@@ -315,7 +316,7 @@ def disks_below(target: Target, mount: Mount | None) -> tuple[Disk, ...]:
     return tuple(found.values())
 
 
-def _block_name(target: Target, mount: Mount | None) -> str | None:
+def block_name(target: Target, mount: Mount | None) -> str | None:
     """Return the kernel's name of the block device: the target itself, the source of its mount, or the device
     number of its file.
     """
@@ -349,20 +350,13 @@ def drive_state(disk: Disk) -> DriveState:
         link=link,
         link_slowed=slowed,
         queue_depth=depth,
-        scheduler=_scheduler(LIVE.text(f"{folder}/queue/scheduler") or ""),
+        scheduler=active_word(LIVE.text(f"{folder}/queue/scheduler") or "") or None,
         write_cache=LIVE.text(f"{folder}/queue/write_cache") or None,
         array_level=array.level if array else None,
         array_action=LIVE.text(f"{folder}/md/sync_action") or None,
         array_degraded=bool(array and array.degraded),
         temperature_c=temperature_of(disk.name),
     )
-
-
-def _scheduler(text: str) -> str | None:
-    """Return the active scheduler, which is in brackets: "[none] mq-deadline"."""
-    words = text.split()
-    chosen = next((word.strip("[]") for word in words if word.startswith("[")), None)
-    return chosen or (words[0] if len(words) == 1 else None)
 
 
 def temperature_of(name: str) -> float | None:

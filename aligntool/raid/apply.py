@@ -21,6 +21,7 @@ from aligntool.raid import (
     steps_format,
     steps_luks,
     steps_md,
+    steps_settings,
     steps_sync,
     steps_system,
     steps_zero,
@@ -99,6 +100,8 @@ def _walk_forward(
             yield from apply_member_step(plan.steps, index, new=first_run)
         elif isinstance(step, steps.ReencryptSectors):
             yield from steps_luks.reencrypt(step, index, plan, key)
+        elif isinstance(step, steps.ApplySettings):
+            yield from steps_settings.apply_settings(step)
         elif isinstance(step, steps.Synchronise):
             yield from steps_sync.synchronise(plan.of(MakeArray)[0], index)
         else:
@@ -243,6 +246,8 @@ def _undo(
         yield from undo_member_step(plan.steps, index)
     elif isinstance(step, steps.ReencryptSectors):
         yield steps_luks.undo(step, plan)
+    elif isinstance(step, steps.ApplySettings):
+        yield from steps_settings.undo_settings(step)
     elif isinstance(step, steps.Synchronise):
         steps_sync.restore_limit(plan.of(MakeArray)[0])
     elif isinstance(step, FileStep):

@@ -291,6 +291,10 @@ def table_script(step: steps.FormatMember) -> str:
     return "\n".join(lines) + "\n"
 
 
+RELOAD_RULES = ("udevadm", "control", "--reload")
+"""Has udev read its rules again: it looks for new ones at most every three seconds."""
+
+
 # The command that each step runs, and its purpose.
 
 ProgramStep = MakeArray | MakeFileSystem | SystemStep

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from aligntool.commands import typed
+from aligntool.commands import is_node, typed
 from aligntool.errors import Refusal
 from aligntool.inventory import Disk, DiskKind, LbaFormat
 from aligntool.units import align_down, is_sector_size
@@ -74,7 +74,11 @@ def format_refusals(
     """
     if disk.kind is not DiskKind.NVME or disk.nvme is None:
         text = f"{name} is not on an NVMe drive, so its logical blocks cannot be changed"
-        yield Refusal("lba-format", name, text, f"replace it with a drive with blocks of {size} bytes")
+        hint = f"replace it with a drive with blocks of {size} bytes"
+        if not is_node(disk.path):
+            text = f"{name} is a file, so its logical blocks cannot be changed"
+            hint = f"for drives that already have such blocks: --sector-size {size} instead of --lba-size"
+        yield Refusal("lba-format", name, text, hint)
         return
     yield from _refuse_unidentified(disk, others)
     look = typed("nvme id-ns -H", disk.path)

@@ -1,11 +1,12 @@
 """Chunk measurements: their loads and statistics, the result file, and whether it applies to an array."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import exp, log, log2
+from math import exp, log
 from statistics import fmean, median
+from typing import Generic, Protocol, TypeVar
 
 from aligntool.change import RaidGoal
 from aligntool.contents.md import MD
@@ -18,17 +19,33 @@ from aligntool.raid.chunks import LARGEST, ChunkAdvice, Evidence, Stripes
 from aligntool.raid.levels import LEVELS, WORKLOADS
 from aligntool.units import GIB, KIB, MIB, align_down, format_size
 
-# Choosing a chunk from the samples of a sweep.
+# Choosing a chunk, or another value, from the samples of a sweep.
 #
 # `choose` is a pure function, tested on synthetic samples with a known answer.
 #
 # The score of a cell is the geometric mean of the rates of its loads, so every load has the same weight,
-# whatever its unit. Two chunks are apart if the ranges of their scores over all rounds do not overlap and
+# whatever its unit. Two values are apart if the ranges of their scores over all rounds do not overlap and
 # their medians differ by 3 % at least. If there is no true difference, the ranges of n rounds lie apart in 2
 # of C(2n, n) cases: 10 % with three rounds, 0.8 % with five.
 
 FEWEST = 3  # rounds needed to compare two ranges
-LEAST_GAIN = 1.03  # a smaller ratio does not justify another chunk than the recommended one
+LEAST_GAIN = 1.03  # a smaller ratio does not justify another value than the usual one
+
+Value = TypeVar("Value", int, str)
+Value_co = TypeVar("Value_co", int, str, covariant=True)
+
+
+class Measurement(Protocol[Value_co]):
+    """The result of one load with one of the values that are compared."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def value(self) -> Value_co: ...
+    @property
+    def load(self) -> str: ...
+    @property
+    def rate(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,10 @@ class Sample:
     read: int
     write: int
     cpu: float = 0.0  # per cent of one core for each thread of fio
+
+    @property
+    def value(self) -> int:
+        return self.chunk
 
     @property
     def rate(self) -> int:
@@ -83,14 +104,14 @@ class Tuning:
 
 
 class Verdict(StrEnum):
-    KEPT = "kept"  # no chunk was clearly faster than the recommended one
+    KEPT = "kept"  # no value was clearly faster than the usual one
     CHANGED = "changed"
     UNKNOWN = "unknown"  # too few complete rounds
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of a chunk's score to another's, over the rounds."""
+    """The ratio of a value's score to another's, over the rounds."""
 
     middle: float
     least: float
@@ -101,75 +122,98 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The chosen chunk; None if the samples do not suffice."""
+class Choice(Generic[Value]):
+    """The chosen value; None if the samples do not suffice."""
 
     verdict: Verdict
-    chunk: int | None
+    value: Value | None
     reason: str
     rounds: int
-    against: Mapping[int, Ratio]  # of each chunk to the recommended one
-    apart: frozenset[int]  # chunks that differ from the recommended one by more than noise
+    against: Mapping[Value, Ratio]  # of each value to the usual one
+    apart: frozenset[Value]  # values that differ from the usual one by more than noise
 
 
-def choose(samples: Sequence[Sample], recommended: int) -> Choice:
-    """Return the recommended chunk, unless another chunk is clearly faster."""
+def value_words(value: int | str) -> str:
+    """Return a chunk as a size, and a value of a setting as it is."""
+    return format_size(value) if isinstance(value, int) else value
+
+
+def choose(
+    samples: Sequence[Measurement[Value]],
+    usual: Value,
+    *,
+    what: str = "chunk",
+    known_as: str = "the usual recommendation",
+) -> Choice[Value]:
+    """Return the usual value, unless another one is clearly faster. `what`: the kind of value, and `known_as`
+    the usual one, in words.
+    """
     scores = scores_of(samples)
     rounds = len(next(iter(scores.values()), ()))
-    if recommended not in scores or rounds < FEWEST:
+    if usual not in scores or rounds < FEWEST:
         why = (
             f"at least {FEWEST} complete rounds are needed to tell a difference from noise, and there are"
             f" {rounds}"
         )
         if rounds >= FEWEST:
-            why = f"{format_size(recommended)}, which aligntool recommends, was not among the chunks measured"
+            why = f"{value_words(usual)}, {known_as}, was not among the {what}s measured"
         return Choice(Verdict.UNKNOWN, None, why, rounds, {}, frozenset())
-    usual = scores[recommended]
-    against = {chunk: ratio_of(scores[chunk], usual) for chunk in sorted(scores)}
-    apart = frozenset(chunk for chunk, own in scores.items() if is_apart(own, usual) or is_apart(usual, own))
-    best = max(scores, key=lambda chunk: median(scores[chunk]))
-    alike = [chunk for chunk in scores if not is_apart(scores[best], scores[chunk])]
-    if recommended in alike:
-        reason = _reason_to_keep(recommended, against, apart, rounds)
-        return Choice(Verdict.KEPT, recommended, reason, rounds, against, apart)
-    # Of the chunks that cannot be distinguished from the best, the nearest to the recommended one.
-    chunk = min(alike, key=lambda size: (abs(log2(size / recommended)), -median(scores[size])))
-    work = f"{format_size(chunk)} had {against[chunk]} times the throughput of {format_size(recommended)}"
-    reason = f"{work}, the usual recommendation, in {rounds} rounds"
-    return Choice(Verdict.CHANGED, chunk, reason, rounds, against, apart)
+    before = scores[usual]
+    against = {value: ratio_of(scores[value], before) for value in scores}
+    apart = frozenset(
+        value for value, own in scores.items() if is_apart(own, before) or is_apart(before, own)
+    )
+    best = max(scores, key=lambda value: median(scores[value]))
+    alike = [value for value in scores if not is_apart(scores[best], scores[value])]
+    if usual in alike:
+        reason = _reason_to_keep(usual, against, apart, rounds, what)
+        return Choice(Verdict.KEPT, usual, reason, rounds, against, apart)
+    # Of the faster values that cannot be distinguished from the best, the nearest to the usual one.
+    alike = [value for value in alike if is_apart(scores[value], before)]
+    order = list(scores)
+    distances = {value: abs(order.index(value) - order.index(usual)) for value in alike}
+    value = min(alike, key=lambda one: (distances[one], -median(scores[one])))
+    work = f"{value_words(value)} had {against[value]} times the throughput of {value_words(usual)}"
+    return Choice(Verdict.CHANGED, value, f"{work}, {known_as}, in {rounds} rounds", rounds, against, apart)
 
 
 def _reason_to_keep(
-    recommended: int, against: Mapping[int, Ratio], apart: frozenset[int], rounds: int
+    usual: Value, against: Mapping[Value, Ratio], apart: frozenset[Value], rounds: int, what: str
 ) -> str:
     if not apart:
-        return f"no chunk differed from {format_size(recommended)} by more than the noise of {rounds} rounds"
+        return f"no {what} differed from {value_words(usual)} by more than the noise of {rounds} rounds"
     slower = ", ".join(
-        f"{format_size(size)} {against[size]}" for size in sorted(apart) if against[size].middle < 1
+        f"{value_words(value)} {ratio}"
+        for value, ratio in against.items()
+        if value in apart and ratio.middle < 1
     )
     return (
-        f"none was clearly faster than {format_size(recommended)} in {rounds} rounds; these were slower:"
-        f" {slower}"
+        f"none was clearly faster than {value_words(usual)} in {rounds} rounds; these were slower: {slower}"
     )
 
 
-def scores_of(samples: Sequence[Sample]) -> dict[int, tuple[float, ...]]:
-    """Return the scores of each chunk in all complete rounds, in which all chunks ran all loads. Scores are
-    geometric means of bytes per second.
+def in_order(values: Iterable[Value]) -> list[Value]:
+    """Return the values ascending; words such as "kyber" after all numbers."""
+    return sorted(set(values), key=lambda value: (not str(value).isdecimal(), len(str(value)), str(value)))
+
+
+def scores_of(samples: Sequence[Measurement[Value]]) -> dict[Value, tuple[float, ...]]:
+    """Return the scores of each value in all complete rounds, in which all loads ran with all values. Scores
+    are geometric means of bytes per second.
     """
-    chunks = sorted({sample.chunk for sample in samples})
+    values = in_order(sample.value for sample in samples)
     loads = {sample.load for sample in samples}
-    cells: dict[tuple[int, int], dict[str, int]] = {}
+    cells: dict[tuple[int, Value], dict[str, int]] = {}
     for sample in samples:
         if sample.rate > 0:
-            cells.setdefault((sample.round, sample.chunk), {})[sample.load] = sample.rate
+            cells.setdefault((sample.round, sample.value), {})[sample.load] = sample.rate
     rounds = sorted({sample.round for sample in samples})
     complete = [
-        number for number in rounds if all(cells.get((number, chunk), {}).keys() == loads for chunk in chunks)
+        number for number in rounds if all(cells.get((number, value), {}).keys() == loads for value in values)
     ]
     return {
-        chunk: tuple(exp(fmean(map(log, cells[index, chunk].values()))) for index in complete)
-        for chunk in chunks
+        value: tuple(exp(fmean(map(log, cells[index, value].values()))) for index in complete)
+        for value in values
     }
 
 
@@ -283,14 +327,14 @@ def apply_measurement(
         return MeasuredAdvice(advice, ("the measurement does not apply: this level has no chunk",), rates)
     choice = choose(tuning.samples, advice.size)
     reasons = tuning_mismatches(tuning, disks, goal, layout, bitmap)
-    if reasons or choice.chunk is None:
+    if reasons or choice.value is None:
         why = "; ".join(reasons) or choice.reason
         return MeasuredAdvice(advice, (f"the measurement is not used for the chunk: {why}",), rates)
-    chosen = ChunkAdvice(choice.chunk, choice.reason, Evidence.MEASURED)
+    chosen = ChunkAdvice(choice.value, choice.reason, Evidence.MEASURED)
     return MeasuredAdvice(chosen, tuple(_result_notes(tuning, choice, advice.size)), rates, True)
 
 
-def _result_notes(tuning: Tuning, choice: Choice, recommended: int) -> Iterator[str]:
+def _result_notes(tuning: Tuning, choice: Choice[int], recommended: int) -> Iterator[str]:
     ratios = {
         chunk: f"{format_size(chunk)} {ratio}"
         for chunk, ratio in choice.against.items()
@@ -359,6 +403,11 @@ class Load:
     threads: int = 1
     read_share: int = 100  # per cent, of a mixed pattern only
     sync_every: int = 0
+    cached: bool = False  # reads through the page cache, which reads ahead
+
+    @property
+    def writes(self) -> bool:
+        return "read" not in self.pattern
 
     @property
     def name(self) -> str:
@@ -366,7 +415,7 @@ class Load:
         words = f"{self.pattern} {format_size(self.block)} QD{self.depth}"
         words += f" x{self.threads}" if self.threads > 1 else ""
         words += f", {self.read_share} % reads" if self.pattern == "randrw" else ""
-        return words + (", synced" if self.sync_every else "")
+        return words + (", synced" if self.sync_every else "") + (", cached" if self.cached else "")
 
 
 def loads_of(workload: str, database_page: int) -> tuple[Load, ...]:
@@ -404,12 +453,12 @@ def sweep_chunks(stripes: Stripes, requested: Sequence[int] = ()) -> tuple[int, 
     return tuple(sorted(wanted | ({recommended} if recommended else set())))
 
 
-def sweep_order(chunks: Sequence[int], repeats: int) -> tuple[tuple[int, int], ...]:
-    """Return the cells (round, chunk) in the order A B C, C B A, A B C ...: drift then affects all chunks
+def sweep_order(values: Sequence[Value], repeats: int) -> tuple[tuple[int, Value], ...]:
+    """Return the cells (round, value) in the order A B C, C B A, A B C ...: drift then affects all values
     alike.
     """
     return tuple(
-        (index, chunk) for index in range(repeats) for chunk in (chunks[::-1] if index % 2 else chunks)
+        (index, value) for index in range(repeats) for value in (values[::-1] if index % 2 else values)
     )
 
 

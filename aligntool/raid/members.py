@@ -210,6 +210,27 @@ _ODD = {
 }
 
 
+UNUSED = "Not used: "
+"""Beginning of the note on what the smallest member makes the others leave free."""
+_LITTLE = 100  # a difference of less than a hundredth is that of two drives of the same nominal size
+
+
+def unused_words(placed: Sequence["Placed"]) -> Iterator[str]:
+    """Yield how much of each larger drive the array cannot use, because all members are as long as the
+    smallest.
+    """
+    lengths = {each.member.name: own_length(each) for each in placed}
+    least = min(lengths, key=lengths.__getitem__)
+    rests = {name: length - lengths[least] for name, length in lengths.items()}
+    names: dict[str, list[str]] = {}
+    for name, rest in rests.items():
+        if rest * _LITTLE > lengths[name]:
+            names.setdefault(format_about(rest), []).append(name)
+    found = [f"{rest} of {'each of ' if len(of) > 1 else ''}{', '.join(of)}" for rest, of in names.items()]
+    if found:
+        yield f"{UNUSED}{'; '.join(found)}, because {least} has only {format_about(lengths[least])}"
+
+
 # The extent of each member, and where the array's data begin in it.
 #
 # Pure arithmetic. mdadm's default offset is the mistake that this program exists to find: in a partition at 1

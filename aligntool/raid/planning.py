@@ -73,7 +73,7 @@ def notes_of(
     limit = inventory.system.sync_limit if inventory.system else None
     of_drives = [zeroing.get(disk.name, Zeroing()) for disk in disks]
     ready = ready_words(decided.goal, geometry, ceiling, of_drives, limit)
-    return (ready, *chain(*facts), *array, *made)
+    return (ready, *members.unused_words(decided.placed), *chain(*facts), *array, *made)
 
 
 def _chunk_notes(decided: Decided) -> Iterator[str]:

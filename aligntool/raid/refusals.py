@@ -427,13 +427,27 @@ def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterat
         text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
         yield Refusal("failing", name, text, replacement_hint(disk))
     elif not is_wiped(member, goal):
-        # Hints are pasted without thinking: none may destroy recognised content.
-        look = audit_command(disk)
-        # no drive with data is formatted or zeroed
-        is_kept = _has_content(member) or goal.lba_size is not None or goal.zero_members
-        hint = look if is_kept else f"--wipe {shell_word(name)} overwrites all of it"
+        hint = _hint_for_content(member, goal)
         for holding in member_holdings(member):
             yield Refusal("not-empty", name, f"{name} is not empty: {holding}", hint)
+
+
+def _hint_for_content(member: Member, goal: RaidGoal) -> str:
+    """Return how to see what is on a member, and how to lose it. Hints are pasted without thinking, so none
+    that can be pasted destroys recognised content.
+    """
+    look = audit_command(member.disk)
+    if goal.lba_size is not None or goal.zero_members:  # no drive with data is formatted or zeroed
+        return look
+    if _has_content(member):
+        return f"{look}\n{MAY_BE_LOST}"
+    return f"--wipe {shell_word(member.name)} overwrites all of it"
+
+
+MAY_BE_LOST = (
+    "if nothing on a drive is needed: name that drive once more, with --wipe, which overwrites all of it"
+)
+"""Hint for a member with recognised content."""
 
 
 def is_test(goal: RaidGoal) -> bool:

@@ -30,6 +30,7 @@ from aligntool.raid import boot
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link
 from aligntool.raid.levels import Level, level_of
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
+from aligntool.raid.settings import kept_words, refuse_tuned, settings_notes, settings_steps
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine
 from aligntool.units import format_about, format_rate, format_size
@@ -103,6 +104,8 @@ class ArrayView:
     ceiling: Ceiling
     findings: tuple[str, ...]
     next: tuple[str, ...]  # the commands for these findings, without duplicates
+    # settings that a udev rule keeps, and which of them differ now, a sentence each
+    kept: tuple[str, ...] = field(default=(), metadata={OMITTED: True})
 
 
 def arrays_of(
@@ -137,8 +140,11 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     bound = ceiling(loaded, report.inventory.uplinks, level, facts.layout or "", own)
     findings = tuple(f"{finding.code.value} {finding.summary}" for finding in found)
     following = tuple(dict.fromkeys(finding.next for finding in found if finding.next))
+    kept = tuple(kept_words(facts))
+    if tuple(settings_steps(facts, disk.path, "")):
+        following += (typed("aligntool raid persist", disk.path),)
     form = (disk.name, disk.path, facts.level, disk.size, facts.chunk, facts.metadata, _state(facts, level))
-    return ArrayView(*form, members, tuple(_contents(judged)), bound, findings, following)
+    return ArrayView(*form, members, tuple(_contents(judged)), bound, findings, following, kept)
 
 
 def _member_view(
@@ -367,12 +373,13 @@ def mount_words(array: RunningArray, place: str | None) -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class PersistGoal:
     """`system` None: that of this machine. `mount_at` None: the mount point stays. `root`: the folder of an
-    installed system; "": the running one.
+    installed system; "": the running one. `tuned`: the text of a measurement of settings; "": of none.
     """
 
     system: str | None = None
     mount_at: str | None = None
     root: str = field(default="", metadata={OMITTED: True})
+    tuned: str = field(default="", metadata={OMITTED: True})
 
 
 def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPlan:
@@ -384,7 +391,8 @@ def plan_persist(disk: Disk, inventory: Inventory, goal: PersistGoal) -> ArrayPl
     nodes = [f"/dev/{name}" for name in array.facts.members]
     forbidden = boot.refuse_device_lines(conf, (*conf.files, system.mdadm_conf)[0], nodes)
     lines = (*_refuse_joined_lines(array), *_refuse_lines_outside(array, system))
-    refuse([*lines, *forbidden, *refuse_mount(array, goal.mount_at)])
+    tuned = refuse_tuned(array.facts, _drives(array), goal.tuned, goal.root) if goal.tuned else ()
+    refuse([*lines, *forbidden, *refuse_mount(array, goal.mount_at), *tuned])
     installed = array.system.installed
     steps = boot.steps_for(installed, _steps(array, system, goal))
     refuse(_refuse_ambiguous_edits(array, steps))
@@ -504,6 +512,18 @@ def _steps(array: RunningArray, system: boot.System, goal: PersistGoal) -> Itera
     if tables and not mount:
         yield ReloadUnits()
     yield from mount
+    if not goal.root:
+        yield from settings_steps(array.facts, array.disk.path, goal.tuned)
+
+
+def _drives(array: RunningArray) -> list[Disk]:
+    """Return the drives with members of the array."""
+    members = set(array.facts.members)
+    return [
+        disk
+        for disk in array.inventory.disks
+        if members & {disk.name, *(part.node for part in disk.partitions)}
+    ]
 
 
 def _is_to_be_rebuilt(array: RunningArray, *, edits: bool) -> bool:
@@ -527,6 +547,8 @@ def _notes(array: RunningArray, system: boot.System, goal: PersistGoal) -> Itera
         seen = sum(not image.unseen for image in images)
         yield f"{seen} of {len(images)} initramfs images were examined; they are checked again at the end"
     yield from mount_words(array, goal.mount_at)
+    if goal.tuned:
+        yield from settings_notes(array.facts, goal.tuned)
 
 
 def _attention(array: RunningArray, system: boot.System) -> Iterator[str]:

@@ -255,6 +255,18 @@ def find_running(step: MakeArray) -> str | None:
     return None
 
 
+def find_arrays(uuid: str) -> list[str]:
+    """Return the arrays of this UUID, by the first superblock among its members: a member that is being added
+    has none yet. An inactive array of one removed member has the same UUID.
+    """
+    names = sorted(folder.parent.name for folder in live_paths(Path("/sys/block"), "md*/md"))
+    uuids = {
+        name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name))))
+        for name in names
+    }
+    return [name for name in names if next(uuids[name], "") == uuid]
+
+
 def arrays_above(members: Sequence[str]) -> set[str]:
     """Return the md devices on top of any of these, whether they run or not.
 

@@ -29,7 +29,7 @@ from aligntool.linux.lock import (
     wait_for_udev,
 )
 from aligntool.linux.programs import run_or_stop, run_program
-from aligntool.linux.sysfs import Tree, live_paths, opened
+from aligntool.linux.sysfs import Tree, opened
 from aligntool.raid.commands import member_commands, table_script
 from aligntool.raid.reformat import RUNS, SPARE, ArrayDetails
 from aligntool.raid.steps_drives import read_disk
@@ -40,7 +40,14 @@ from aligntool.raid.steps_format import (
     stop_unless_same_drive,
     wait_for_blocks,
 )
-from aligntool.raid.steps_md import attribute, read_kernel_file, recognised_on, slaves, superblock_uuid
+from aligntool.raid.steps_md import (
+    attribute,
+    find_arrays,
+    read_kernel_file,
+    recognised_on,
+    slaves,
+    superblock_uuid,
+)
 from aligntool.steps import CheckArray, FormatMember, MemberStep, PutBackMember, Step, TakeOutMember
 from aligntool.units import Extent
 
@@ -126,16 +133,16 @@ def running_array(step: MemberStep) -> str:
     member. Raises Stopped.
     """
     wait_for_udev()
-    for name in _find(step.array):
+    for name in find_arrays(step.array):
         # it may lack members that exist, or hold the removed one
         if attribute(name, "array_state") == "inactive":
             run_program("mdadm", "--stop", f"/dev/{name}")
     why = "no member of it was found"
-    if not _find(step.array):
+    if not find_arrays(step.array):
         ended = run_program("mdadm", "--assemble", "--run", step.path, f"--uuid={step.array}")
         why = ended.output_tail or why
         wait_for_udev()
-    found = next(iter(_find(step.array)), None)
+    found = next(iter(find_arrays(step.array)), None)
     state = attribute(found, "array_state") if found else why
     if found is None or state not in RUNS:
         raise Stopped(
@@ -170,18 +177,6 @@ def _thaw(name: str) -> None:
         if time.monotonic() > deadline:
             run_or_stop("mdadm", "--action=idle", f"/dev/{name}")
         time.sleep(_PAUSE_S)
-
-
-def _find(uuid: str) -> list[str]:
-    """Find the array by the first superblock among its members: a member that is being added has none yet. An
-    inactive array of one removed member has the same UUID.
-    """
-    names = sorted(folder.parent.name for folder in live_paths(Path("/sys/block"), "md*/md"))
-    uuids = {
-        name: filter(None, (superblock_uuid(f"/dev/{member}") for member in sorted(slaves(name))))
-        for name in names
-    }
-    return [name for name in names if next(uuids[name], "") == uuid]
 
 
 def _member_attribute(name: str, member: str, word: str) -> str:

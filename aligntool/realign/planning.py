@@ -32,7 +32,15 @@ from aligntool.mover.claimed_room import FULL_MBR
 from aligntool.mover.held_ranges import held_ranges
 from aligntool.mover.schedule import Schedule
 from aligntool.realign import partition_selection, search
-from aligntool.realign.placing import Movable, containers, first_place, kind_of, logicals_of, row_of
+from aligntool.realign.placing import (
+    Movable,
+    containers,
+    first_place,
+    kind_of,
+    logicals_of,
+    required_grid,
+    row_of,
+)
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data, without_consequences
 from aligntool.realign.suspended import suspension_attention
 from aligntool.system import MASKED_NAME
@@ -612,6 +620,21 @@ def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]
             for finding, key in found
         ),
     )
+
+
+def with_members(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> dict[str, tuple[Repair, ...]]:
+    """Return the repairs, with the command that moves the members of an array on which no start is on all
+    grids at once: the array itself is where its members put it.
+    """
+    excluded = {
+        judged.disk.name: _by_members(judged.disk, report.inventory)
+        for judged in report.judged
+        if judged.disk.array and required_grid(judged.grids, judged.disk.sector_size) is None
+    }
+    return {
+        name: tuple(replace(repair, next=excluded[name]) if name in excluded else repair for repair in found)
+        for name, found in repairs.items()
+    }
 
 
 def _by_members(array: Disk, inventory: Inventory) -> str:

@@ -27,5 +27,6 @@ def with_repairs(report: Report) -> tuple[Report, dict[str, tuple[Repair, ...]]]
         judged.disk.name: () if is_marked_in_flight(judged.disk) else planning.find_repairs(judged)
         for judged in report.judged
     }
+    found = planning.with_members(report, found)
     report = planning.with_repair_commands(report, found)
     return planning.on_captured_machine(report, found) if report.inventory.captured else (report, found)

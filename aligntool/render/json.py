@@ -8,6 +8,7 @@ from enum import Enum
 from aligntool import __version__
 from aligntool.audit.drives import targets_not_judged
 from aligntool.audit.report import Answer, Finding, Judged, Repair, Report, Severity, Verdict
+from aligntool.commands import commands_in
 from aligntool.documents import wire_fields
 from aligntool.inventory import Partition, TableFault
 from aligntool.render.audit import NO_REPAIRS, Repairs
@@ -133,7 +134,9 @@ def _fields(item: object, *, leave: frozenset[str]) -> dict[str, Value]:
     if not is_dataclass(item):
         return {}
     named = wire_fields(item).items()
-    return {wire: as_value(getattr(item, field.name)) for wire, field in named if field.name not in leave}
+    found = {wire: as_value(getattr(item, field.name)) for wire, field in named if field.name not in leave}
+    steps = found.get("next", found.get("hint"))
+    return found | {"commands": commands_in(steps.split("\n"))} if isinstance(steps, str) else found
 
 
 def as_value(value: object) -> Value:

@@ -9,6 +9,7 @@ from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
 from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
+from aligntool.commands import commands_in
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
 from aligntool.formats.part_types import ROLES
@@ -18,6 +19,7 @@ from aligntool.raid.boot import BACKUP
 from aligntool.raid.ceilings import ceiling_words
 from aligntool.raid.first_sync import READY, SYNC_LIFTED, area_of_data, read_back_words
 from aligntool.raid.levels import level_of, may_fail
+from aligntool.raid.members import UNUSED
 from aligntool.raid.refusals import UNRECOGNISED
 from aligntool.raid.running import ArrayView, MemberView
 from aligntool.render.disk_map import journal_of, plan_map_lines
@@ -67,7 +69,9 @@ def array_title(step: steps.ArrayStep) -> str:
             assert_never(step)
 
 
-_RunningStep = steps.CheckArray | steps.TakeOutMember | steps.PutBackMember | steps.Synchronise
+_RunningStep = (
+    steps.CheckArray | steps.TakeOutMember | steps.PutBackMember | steps.Synchronise | steps.ApplySettings
+)
 
 
 def _running_title(step: _RunningStep) -> str:
@@ -75,6 +79,8 @@ def _running_title(step: _RunningStep) -> str:
     match step:
         case steps.Synchronise():
             return f"synchronise {step.device} without md's limit, and restore the limit at the end"
+        case steps.ApplySettings():
+            return f"change settings of {step.path} and its drives now, in sysfs"
         case steps.CheckArray():
             return f"compare all members of {step.path}"
         case steps.TakeOutMember():
@@ -87,6 +93,9 @@ def _running_details(step: _RunningStep) -> Iterator[str]:
     if isinstance(step, steps.Synchronise):
         yield f"sync_speed_max of the array is {SYNC_LIFTED} KiB/s meanwhile, and then that of the system"
         yield "md gives way to other requests"
+    elif isinstance(step, steps.ApplySettings):
+        yield f"$ {shell_line(raid_commands.RELOAD_RULES)}"
+        yield from (f"{each.name}: {each.before} → {each.after}" for each in step.settings)
     else:
         yield from (f"$ {shell_line(words)}" for words in raid_commands.member_commands(step))
 
@@ -754,6 +763,9 @@ def merged_sentences(sentences: Sequence[str]) -> list[str]:
 # Plans of arrays, and running arrays, as text.
 
 
+_IN_HEAD = (READY, UNUSED)  # the notes that are shown first
+
+
 def raid_plan_lines(
     plan: ArrayPlan, *, width: int, type_next: str = "", verbose: bool = False
 ) -> Iterator[Line]:
@@ -779,7 +791,7 @@ def raid_plan_lines(
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
         yield EMPTY
-    notes = [note for note in plan.notes if not note.startswith(READY)]
+    notes = [note for note in plan.notes if not note.startswith(_IN_HEAD)]
     decided = [note for note in notes if verbose or not plan.array or VIOLATES in note]
     yield from sentence_lines("Decided", decided, Style.PLAIN, width)
     if plan.steps:
@@ -801,7 +813,7 @@ def _array_head(plan: ArrayPlan, width: int, *, is_new_each_time: bool) -> Itera
     if facts:
         yield from paragraph(facts, width, style=Style.DIM)
     for note in plan.notes:
-        if note.startswith(READY):
+        if note.startswith(_IN_HEAD):
             yield from paragraph(f"  {note}", width)
     if plan.installed is not None:
         text = f"  for the system in {plan.installed.root} ({plan.installed.file_system})"
@@ -882,6 +894,8 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
             yield from _member(member, width)
         for sentence in (*view.contents, *ceiling_words(view.ceiling)):
             yield from paragraph(f"  {sentence}", width)
+        for sentence in view.kept:
+            yield from paragraph(f"  {sentence}", width)
         for finding in view.findings:
             yield from paragraph(f"  {finding}", width, style=Style.DOUBT)
         for step in view.next:
@@ -904,4 +918,5 @@ def _member(member: MemberView, width: int) -> Iterator[Line]:
 
 def arrays_json(views: Sequence[ArrayView]) -> str:
     """Return the arrays as JSON: sizes in bytes, bandwidths in bytes per second; null: unknown."""
-    return document_text("aligntool.raid.show", {"arrays": [as_object(view) for view in views]})
+    arrays = [as_object(view) | {"commands": commands_in(view.next)} for view in views]
+    return document_text("aligntool.raid.show", {"arrays": arrays})

@@ -24,6 +24,7 @@ from aligntool.change import (
     waiting_words,
     what_stays_shrunk,
 )
+from aligntool.commands import commands_in
 from aligntool.errors import Refusal
 from aligntool.inventory import Partition
 from aligntool.mover.status import Status
@@ -175,10 +176,17 @@ def end_json(
         "changed": changed,
         "sentences": list(sentences),
         "next": hint,
+        "commands": commands_in(hint.split("\n")),
     }
     if refusals:
         line["refusals"] = [
-            {"code": refusal.code, "subject": refusal.subject, "text": refusal.text, "hint": refusal.hint}
+            {
+                "code": refusal.code,
+                "subject": refusal.subject,
+                "text": refusal.text,
+                "hint": refusal.hint,
+                "commands": commands_in(refusal.hint.split("\n")),
+            }
             for refusal in refusals
         ]
     return _line(line)
@@ -550,5 +558,6 @@ def status_json(disk: str | None, found: Status, *, type_next: Sequence[str] = (
         "total": found.total if moves else None,
         "sentences": list(_status_sentences(found)),
         "next": list(type_next),
+        "commands": commands_in(type_next),
     }
     return _line(document)

@@ -1,4 +1,4 @@
-"""Show a sweep over chunk sizes as text: its plan and its result."""
+"""Show a sweep over chunk sizes, or over settings of an array, as text: its plan and its result."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -8,12 +8,14 @@ from aligntool.audit.wording import shell_word
 from aligntool.change import RaidGoal
 from aligntool.raid.commands import tuning_command
 from aligntool.raid.measured import Choice, Tuning, Verdict
+from aligntool.raid.settings import CACHE, SettingsTuning, cache_memory, choices
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, columns, paragraph, plain
 from aligntool.render.plan import shell_line
 from aligntool.units import counted, format_rate, format_size, significant, time_words
 
 if TYPE_CHECKING:  # loading it takes a quarter of the time of `plan realign`
     from aligntool.measure.arrays import Sweep
+    from aligntool.measure.settings import SettingsSweep
 
 
 def _sweep_words(sweep: "Sweep") -> str:
@@ -47,7 +49,7 @@ def sweep_lines(sweep: "Sweep", *, width: int) -> Iterator[Line]:
     yield from paragraph(f"    {words}", width)
 
 
-def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int) -> Iterator[Line]:
+def tuning_lines(tuning: Tuning, choice: Choice[int], recommended: int, *, width: int) -> Iterator[Line]:
     """Yield a table of medians with their ranges, and the conclusion."""
     yield EMPTY
     for member in tuning.members:
@@ -67,7 +69,7 @@ def tuning_lines(tuning: Tuning, choice: Choice, recommended: int, *, width: int
     yield from _fitted_tables(rows, width)
     yield EMPTY
     style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
-    chosen = "No verdict" if choice.chunk is None else format_size(choice.chunk)
+    chosen = "No verdict" if choice.value is None else format_size(choice.value)
     yield from paragraph(f"{chosen}: {choice.reason}.", width, "", style)
 
 
@@ -85,6 +87,43 @@ def plan_command(sweep: "Sweep", goal: RaidGoal, kept: str) -> str:
     return " ".join(("sudo aligntool raid plan", *map(shell_word, (*words, *sweep.members))))
 
 
+def settings_sweep_lines(sweep: "SettingsSweep", *, width: int) -> Iterator[Line]:
+    """Yield the plan of a sweep over settings: values, memory, duration, loads, and what is written."""
+    title = f"A sweep over settings of {sweep.path}, a {sweep.level}, for {sweep.workload} use"
+    yield ((title, Style.TITLE),)
+    for name, values in sweep.tried.items():
+        others = ", ".join(value for value in values if value != sweep.now[name])
+        sentence = f"{name}: {sweep.now[name]} now; also {others}"
+        if name == CACHE:
+            most = cache_memory(max(map(int, values)), len(sweep.members), sweep.page)
+            sentence += f" (pages of each member: up to {format_size(most)} of memory)"
+        yield from paragraph(f"  - {sentence}", width)
+    loads = {load.name: None for name in sweep.tried for load in sweep.loads[name]}
+    where = f"a new file in {sweep.folder}" if sweep.folder else "the array"
+    for sentence in (
+        f"{counted(sweep.repeats, 'round')}; about {time_words(round(sweep.seconds))}",
+        f"in {format_size(sweep.span)} of {where}, loads of {sweep.runtime_s:g} s: {'; '.join(loads)}",
+        "the file is removed afterwards" if sweep.folder else "nothing is written to the array",
+        "one setting at a time is changed, and all are restored afterwards",
+    ):
+        yield from paragraph(f"  - {sentence}", width)
+
+
+def settings_lines(tuning: SettingsTuning, *, width: int) -> Iterator[Line]:
+    """Yield the ratios of all values of each setting, and the conclusion for it."""
+    for name, choice in choices(tuning).items():
+        now = tuning.before[name]
+        yield EMPTY
+        rows = [[name, "all, ratio", ""]]
+        for value, ratio in choice.against.items():
+            note = "as it was" if value == now else "" if value in choice.apart else "within the noise"
+            rows.append([value, str(ratio), note])
+        yield from map(plain, columns(rows, left=range(3)) if choice.against else ())
+        style = Style.DOUBT if choice.verdict is Verdict.UNKNOWN else Style.TITLE
+        yield from paragraph(f"{name}: {choice.value or 'no verdict'}: {choice.reason}.", width, "", style)
+    yield EMPTY
+
+
 def _spread(tuning: Tuning, chunk: int, load: str) -> str:
     rates = [sample.rate / 1e6 for sample in tuning.samples if sample.chunk == chunk and sample.load == load]
     return (
@@ -94,7 +133,7 @@ def _spread(tuning: Tuning, chunk: int, load: str) -> str:
     )
 
 
-def _chunk_note(chunk: int, choice: Choice, recommended: int) -> str:
+def _chunk_note(chunk: int, choice: Choice[int], recommended: int) -> str:
     if chunk == recommended:
         return "the default without a measurement"
     return "within the noise" if choice.against and chunk not in choice.apart else ""

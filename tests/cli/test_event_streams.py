@@ -10,6 +10,7 @@ from aligntool.units import MIB
 from tests.cli.old_disks import make_old_disk
 from tests.conftest import run
 from tests.run_aligntool import run_aligntool
+from tests.schemas import check_lines
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs", "debugfs", "e2fsck", "blkid")
 
@@ -78,6 +79,16 @@ def test_a_saved_layout_plan_reports_its_change_at_the_end(tmp_path: Path) -> No
     assert end_of(run_aligntool("apply", "--yes", "--json", file))["changed"] is True
 
 
+PLANS = (
+    ("plan", "realign"),
+    ("plan", "layout", "--part", "rest:linux"),
+    ("plan", "partition"),
+    ("plan", "convert"),
+    ("raid", "plan", "--level", "1"),
+    ("plan", "raid", "--level", "1"),
+)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -89,6 +100,10 @@ def test_a_saved_layout_plan_reports_its_change_at_the_end(tmp_path: Path) -> No
         ("raid", "create", "--yes", "--json", "--level", "1"),
         ("raid", "create", "--yes", "--json", "--level", "5"),
         ("raid", "persist", "--yes", "--json"),
+        ("raid", "persist", "-o", "-"),
+        ("raid", "reformat", "--lba-size", "4096", "--json"),
+        ("raid", "reformat", "--lba-size", "4096", "-o", "-"),
+        *((*words, end) for words in PLANS for end in ("--json", "-o-")),
     ],
     ids=" ".join,
 )
@@ -97,6 +112,7 @@ def test_a_refusal_ends_its_stream_with_everything_printed_on_standard_error(
 ) -> None:
     done = run_aligntool(*words, tmp_path / "missing")
     assert done.returncode == 3
+    check_lines(done.stdout)
     end = end_of(done)
     assert (end["state"], end["changed"]) == ("refused", False)
     sentences = end["sentences"]
@@ -104,7 +120,8 @@ def test_a_refusal_ends_its_stream_with_everything_printed_on_standard_error(
     assert all(f"aligntool: {sentence}" in done.stderr for sentence in sentences)
     assert all(f"→ {line}" in done.stderr for line in str(end["next"]).split("\n") if line)
     refusals = end["refusals"]
-    assert isinstance(refusals, list) and all(list(one) == ["code", "subject", "text", "hint"] for one in refusals)
+    fields = ["code", "subject", "text", "hint", "commands"]
+    assert isinstance(refusals, list) and all(list(one) == fields for one in refusals)
     assert list(dict.fromkeys(line for one in refusals for line in one["text"].split("\n"))) == sentences
 
 
@@ -130,6 +147,35 @@ def test_a_refused_dry_run_prints_the_reasons_instead_of_a_plan(good: Path) -> N
     assert codes_of(end) == codes_of(end_of(run_aligntool("realign", "--json", "-p", "9", good)))
 
 
+@pytest.mark.parametrize("words", PLANS, ids=" ".join)
+def test_a_plan_that_is_saved_or_read_has_its_refusal_only_on_standard_error(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    for more in ((), ("-o", tmp_path / "plan.json")):
+        done = run_aligntool(*words, *more, tmp_path / "missing")
+        assert (done.returncode, done.stdout) == (3, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_has_the_same_refusals_as_the_change(good: Path) -> None:
+    planned = end_of(run_aligntool("plan", "realign", "--json", "-p", "9", good))
+    assert planned == end_of(run_aligntool("realign", "--json", "-p", "9", good))
+
+
 def test_a_dry_run_prints_a_plan_and_no_events(good: Path) -> None:
     done = run_aligntool("realign", "--dry-run", "--json", good)
     assert json.loads(done.stdout)["schema"] == "aligntool.plan"
+
+
+def test_the_commands_of_a_refusal_stand_apart_from_its_words(tmp_path: Path) -> None:
+    words = ("raid", "plan", "--level", "1", "--json")
+    images = [tmp_path / "a.img", tmp_path / "b.img"]
+    for image in images:
+        with image.open("wb") as file:
+            file.truncate(1 << 30)
+    run("mkfs.ext4", "-q", "-F", images[0])
+    end = end_of(run_aligntool(*words, *images))
+    look, words_only = str(end["next"]).splitlines()
+    assert end["commands"] == [look] == [f"aligntool audit {images[0]}"] and "--wipe" in words_only
+    refusals = end["refusals"]
+    assert isinstance(refusals, list) and [one["commands"] for one in refusals] == [[look]]

@@ -34,12 +34,22 @@ from aligntool.raid.measured import Identity, Sample, Tuning, tuning_text
 from aligntool.raid.record import Record, save
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import ArrayView, MemberView, PersistGoal
+from aligntool.raid.settings import SettingSample, SettingsTuning, settings_text
 from aligntool.realign.request import Request
 from aligntool.recipes.goals import BenchGoal, BenchTest, Recipe
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.plan import arrays_json
 from aligntool.render.recipes import recipes_json
-from aligntool.steps import BindMount, FormatDrive, MakeArray, PrepareDirectory, ReencryptSectors, Synchronise
+from aligntool.steps import (
+    ApplySettings,
+    BindMount,
+    FormatDrive,
+    MakeArray,
+    PrepareDirectory,
+    ReencryptSectors,
+    SettingChange,
+    Synchronise,
+)
 from aligntool.units import KIB, MIB, Extent
 from tests.measure.bench.sample_results import result, series
 from tests.render.sample_plans import ARRAY, CONVERT, LAYOUT, PLAN, REFORMAT
@@ -60,6 +70,9 @@ DIRECTORIES = (
 ENSURE = ArrayPlan("raid", PLAN.disk, PLAN.goal, (), DIRECTORIES, *_REST)
 FIRST_SYNC = (replace(ARRAY.of(MakeArray)[0], zeroed=True), Synchronise("/dev/md/data"))
 SYNCHRONISED = ArrayPlan("raid", PLAN.disk, PLAN.goal, (), FIRST_SYNC, *_REST)
+APPLIED = ApplySettings("0:1:2:3", "/dev/md/data", (SettingChange("md/stripe_cache_size", "256", "4096"),))
+SETTINGS = ArrayPlan("persist", PLAN.disk, PLAN.goal, (), (APPLIED,), *_REST)
+SETTINGS_GOAL = PersistGoal(None, None, "", "{}")
 RAID_GOAL = RaidGoal(
     "raid10", "fast", "database", 8 * KIB, 64 * KIB, "f2", "internal", "1.1", "ext4", 4096, 512, MIB, "/srv/f",
     ("noatime",), "partitions", 2 * MIB, 3 * MIB, 4 * MIB, (3, None), ("sda",), "{}", "fedora", "1:2:3:4", "5-6",
@@ -80,6 +93,7 @@ PLANS: dict[str, tuple[Plan, Callable[[Plan], str]]] = {
     "plan-reformat": (REFORMAT, lambda plan: plan_with_request(plan, "reformat", ReformatGoal(4096)) + "\n"),
     "plan-convert": (CONVERT, lambda plan: plan_with_request(plan, "convert", Conversion(Request(), (4096,))) + "\n"),
     "plan-persist": (PERSIST, lambda plan: plan_with_request(plan, "persist", PERSIST_GOAL) + "\n"),
+    "plan-settings": (SETTINGS, lambda plan: plan_with_request(plan, "persist", SETTINGS_GOAL) + "\n"),
 }
 """Every plan, and how the command that makes one writes it into a file."""
 
@@ -147,6 +161,14 @@ RECIPES = (
            BenchGoal((BenchTest(True, 4 * KIB, 32, 2, True),), 1 << 30, 5.5, 6, "twice", True, "as-ssd")),
 )  # fmt: skip
 
+SETTINGS_TUNING = SettingsTuning(
+    "0:1:2:3", "raid5", TUNING.members, "general", 16 * KIB, "array", 1 << 30, 5.0, True, {"kernel": "6.1"},
+    {"md/stripe_cache_size": "256"},
+    tuple(SettingSample(number, "md/stripe_cache_size", value, "read", rate, 0, 12.5)
+          for number in range(3)
+          for value, rate in (("256", 1000), ("4096", 2000))),
+)  # fmt: skip
+
 RESULTS: dict[str, Callable[[], str]] = {
     "bench": lambda: results.to_json(BENCH),
     "bench-alignment": lambda: alignment_json(STARTS, STARTS.rows),
@@ -155,6 +177,7 @@ RESULTS: dict[str, Callable[[], str]] = {
     "raid-show": lambda: arrays_json([SHOWN]),
     "recipes": lambda: recipes_json(RECIPES),
     "raid-tune": lambda: tuning_text(TUNING, {"chunk": 65536}),
+    "raid-settings": lambda: settings_text(SETTINGS_TUNING),
 }
 """What was measured or is shown, as the command writes it."""
 

@@ -16,6 +16,7 @@ from aligntool.measure.sweeps import Spans, Starts, experiment_from_json
 from aligntool.raid.measured import parse_tuning
 from aligntool.raid.record import read_record
 from aligntool.raid.running import PersistGoal
+from aligntool.raid.settings import parse_settings
 from aligntool.realign.request import Request
 from aligntool.render.experiments import alignment_json, span_json
 from aligntool.render.progress import event_json
@@ -37,7 +38,7 @@ from tests.golden.documents import (
 )
 from tests.schemas import check
 
-GAINED = ("data", "pause_s", "reads", "md_state")
+GAINED = ("data", "pause_s", "reads", "md_state", "commands")
 """Keys that results of `bench` and `raid show` have since these were kept: a document may gain keys, and lose none."""
 
 
@@ -96,6 +97,7 @@ def test_a_result_is_written_as_by_version_1(name: str) -> None:
 def test_results_of_version_1_are_read() -> None:
     assert results.from_json(kept("bench"), "") == BENCH
     assert parse_tuning(kept("raid-tune")) == TUNING
+    assert parse_settings(kept("raid-settings")) == documents.SETTINGS_TUNING
     starts, spans = (experiment_from_json(kept(name), "") for name in ("bench-alignment", "bench-span"))
     assert isinstance(starts, Starts) and isinstance(spans, Spans)
     assert starts == documents.STARTS

@@ -150,3 +150,21 @@ def test_a_captured_array_has_the_layout_that_its_proc_mdstat_shows() -> None:
     near, five = (disk("md-on-misaligned-partitions", name).array for name in ("md3", "md2"))
     assert near is not None and near.layout == "n2"
     assert five is not None and (five.layout, five.devices, five.policy) == ("left-symmetric", 3, "resync")
+
+
+def test_settings_are_read_from_the_array_and_the_drives_of_its_members(tmp_path: Path) -> None:
+    own = {"md/stripe_cache_size": "4096", "md/group_thread_cnt": "0", "queue/read_ahead_kb": "512"}
+    md = MadeDisk("md127", 2 * GIB, attributes={**ATTRIBUTES, **own}, slaves=["sda1", "sdb1"])
+    queues = ({"queue/scheduler": "[none] mq-deadline", "queue/nr_requests": "64"}, {"queue/scheduler": "none [bfq]"})
+    drives = [
+        MadeDisk(name, 8 * GIB, partitions=PARTS, attributes={**queue, "queue/nr_requests": "64"})
+        for name, queue in zip(("sda", "sdb"), queues, strict=True)
+    ]
+    root = make_tree(tmp_path, [*drives, md])
+    rule = root / "etc/udev/rules.d/65-aligntool-0123456789abcdef0123456789abcdef.rules"
+    rule.parent.mkdir(parents=True)
+    rule.write_text("# kept\n")
+    found = look([], sysroot=str(root)).disk("md127")
+    assert found and found.array
+    assert dict(found.array.settings) == {**own, "queue/scheduler": "bfq, none", "queue/nr_requests": "64"}
+    assert found.array.rule == "# kept\n"

@@ -198,6 +198,21 @@ def test_a_plan_of_image_files_says_that_sectors_are_taken_as_512_bytes(sparse: 
     assert said and not any("assumed" in each for each in said)
 
 
+def test_other_blocks_of_image_files_are_planned_with_sector_size(sparse: Callable[..., Path]) -> None:
+    images = [sparse(GIB, name) for name in ("a.img", "b.img")]
+    refused = run_aligntool(*RAID1, "--lba-size", "4096", *images, code=3).stderr
+    (hint,) = re.findall(r"--sector-size \d+", refused)
+    assert "replace it" not in refused
+    assert "4096-byte sectors" in run_aligntool(*RAID1, *hint.split(), *images, code=0).stdout
+
+
+def test_one_drive_is_reported_to_have_no_effect_on_several(sparse: Callable[..., Path]) -> None:
+    images = [sparse(GIB, name) for name in ("a.img", "b.img")]
+    words = ("raid", "plan", "--level", "0", "--one-drive")
+    assert "--one-drive has no effect here: 2 drives are named" in run_aligntool(*words, *images, code=0).stderr
+    assert "--one-drive" not in run_aligntool(*words, images[0], code=0).stderr
+
+
 def test_an_array_is_never_made_of_image_files(sparse: Callable[..., Path], tmp_path: Path) -> None:
     images = sparse(GIB, "a.img"), sparse(GIB, "b.img")
     kept = tmp_path / "plan.json"

@@ -343,3 +343,19 @@ def test_what_needs_attention_is_shown_with_the_plan_and_repeated_only_by_a_resu
     assert capsys.readouterr().out.strip() == ""
     report_array(plan, json_=False, repeats=True)
     assert "do not measure before the initial resynchronisation ends" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((480, 480, 500), "Not used: 20GiB of nvme2n1, because nvme0n1 has only 480GiB"),
+        ((960, 480, 960), "Not used: 480GiB of each of nvme0n1, nvme2n1, because nvme1n1 has only 480GiB"),
+        ((480, 480, 481), ""),  # of the same nominal size
+    ],
+)
+def test_the_head_of_a_plan_says_how_much_of_larger_drives_is_not_used(sizes: tuple[int, ...], said: str) -> None:
+    plan = planned(goal("raid5"), *(drive(number, size=size * GIB) for number, size in enumerate(sizes)))
+    lines = [line.strip() for line in text_of(raid_plan_lines(plan, width=200))]
+    head = lines[: next(number for number, line in enumerate(lines) if line.startswith("member "))]
+    assert [line for line in head if line.startswith("Not used")] == ([said] if said else [])
+    assert sum("Not used" in line for line in lines) == bool(said)

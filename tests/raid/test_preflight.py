@@ -61,7 +61,7 @@ def test_reasons_of_members_and_of_the_machine_are_reported_together(drives: tup
     assert (done.returncode, done.stdout) == (3, "")
     assert f"{drives[1].name} is not empty: ext4" in done.stderr and "/etc is not empty" in done.stderr
     assert f"audit {drives[1]}" in done.stderr and "--mount /srv/etc" in done.stderr
-    assert "--wipe" not in done.stderr
+    assert "with --wipe, which overwrites" in " ".join(done.stderr.split()) and "--wipe /dev" not in done.stderr
 
 
 @needs_rebuild

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,19 @@ def test_an_unsuitable_drive_is_refused_as_a_member(
     refusal = next(one for one in refused.value.refusals if one.code == code)
     assert evidence in refusal.text and refusal.subject
     assert hint in refused.value.hint
-    assert "--wipe" not in refused.value.hint
+    assert "--wipe nvme" not in refused.value.hint and "--wipe /dev" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("more", "is_named"), [({}, True), ({"lba_size": 4096}, False), ({"zero_members": True}, False)]
+)
+def test_wipe_is_named_where_it_helps_and_without_a_drive(more: dict[str, Any], is_named: bool) -> None:
+    """Pasted without thinking, the hint loses nothing: the drive has to be typed."""
+    with pytest.raises(Refused) as refused:
+        planned(goal(**more), drive(0), drive(1, parts="2048+1000 ext4"))
+    hints = [one.hint for one in refused.value.refusals if one.code == "not-empty"]
+    assert hints and all(("with --wipe, which overwrites all of it" in hint) is is_named for hint in hints)
+    assert not any("--wipe nvme" in hint or "--wipe /dev" in hint for hint in hints)
 
 
 PLACES: list[tuple[str, Change, str, str]] = [  # code, evidence in the text

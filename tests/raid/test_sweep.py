@@ -156,7 +156,7 @@ def test_fio_reports_every_load_as_intended(workload: str, sparse: Callable[...,
     image = sparse(16 * MIB)
     for number, shape in enumerate(loads_of(workload, 16 * KIB)):
         made = sweep(goal("raid0", workload=workload), runtime_s=0.1)
-        job = replace(job_of(shape, str(image), 16 * MIB, made), direct=False)
+        job = replace(job_of(shape, str(image), 16 * MIB, made.runtime_s), direct=False)
         output = tmp_path / f"{number}.json"
         # A number of requests instead of tenths of a second, in which a busy machine completes too few of one kind.
         words = [word for word in fio_options(job) if not word.startswith(("--time_based", "--runtime", "--ramp_time"))]
@@ -187,7 +187,7 @@ def test_the_command_that_uses_the_result_requests_the_measured_array() -> None:
 
 def test_the_help_states_the_purpose_of_the_result_file() -> None:
     said = " ".join(run_aligntool("raid", "tune", "--help").stdout.replace("│", " ").split())
-    assert "Save the result, for `raid plan --tuned FILE`; - is standard output." in said
+    assert "Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output." in said
 
 
 def test_the_name_of_a_load_describes_it() -> None:

@@ -72,7 +72,7 @@ def test_a_clearly_faster_chunk_is_chosen_otherwise_the_recommended_one(
 ) -> None:
     found = choose(samples(truth, seed=seed), 512 * KIB)
     assert found.verdict is verdict, found
-    assert found.chunk == chunk or (truth[512 * KIB] == 0.7 and found.chunk in (256 * KIB, MIB))
+    assert found.value == chunk or (truth[512 * KIB] == 0.7 and found.value in (256 * KIB, MIB))
 
 
 def test_a_drift_over_the_rounds_is_not_taken_for_a_difference() -> None:
@@ -85,14 +85,14 @@ def test_a_drift_over_the_rounds_is_not_taken_for_a_difference() -> None:
 
 def test_noise_is_rarely_taken_for_a_difference() -> None:
     """Two chunks, five rounds: 2 in C(10, 5) = 252 sweeps have separate ranges; five chunks have four pairs."""
-    changed = sum(choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).chunk != 512 * KIB for seed in range(500))
+    changed = sum(choose(samples(true(), noise=0.3, seed=seed), 512 * KIB).value != 512 * KIB for seed in range(500))
     assert changed <= 500 * 4 / 252 * 2
 
 
 def test_an_insignificant_difference_is_ignored() -> None:
     found = choose(samples(true(k64=1.02), noise=0.001), 512 * KIB)
     assert found.verdict is Verdict.KEPT and not found.apart
-    assert choose(samples(true(k64=1.05), noise=0.001), 512 * KIB).chunk == 64 * KIB
+    assert choose(samples(true(k64=1.05), noise=0.001), 512 * KIB).value == 64 * KIB
 
 
 def test_every_load_has_equal_weight_at_any_rate() -> None:
@@ -106,7 +106,7 @@ def test_every_load_has_equal_weight_at_any_rate() -> None:
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_up_to_two_rounds_give_no_verdict(rounds: int) -> None:
     found = choose(samples(true(k64=9.0), rounds=rounds), 512 * KIB)
-    assert (found.verdict, found.chunk) == (Verdict.UNKNOWN, None)
+    assert (found.verdict, found.value) == (Verdict.UNKNOWN, None)
 
 
 def test_an_incomplete_round_does_not_count() -> None:
@@ -118,7 +118,7 @@ def test_an_incomplete_round_does_not_count() -> None:
 
 def test_without_a_measurement_of_the_recommended_chunk_none_is_chosen() -> None:
     found = choose(samples({64 * KIB: 1.0, 128 * KIB: 2.0}), 512 * KIB)
-    assert found.chunk is None and "512KiB" in found.reason
+    assert found.value is None and "512KiB" in found.reason
 
 
 @given(seed=st.integers(0, 10_000), factor=st.floats(0.01, 100))
@@ -127,7 +127,7 @@ def test_the_choice_does_not_depend_on_the_speed_of_the_drives(seed: int, factor
     truth = {chunk: rng.choice((0.5, 1.0, 1.5)) for chunk in CHUNKS}
     figures = samples(truth, seed=seed)
     scaled = tuple(replace(one, read=int(one.read * factor), write=int(one.write * factor)) for one in figures)
-    assert choose(scaled, 512 * KIB).chunk == choose(figures, 512 * KIB).chunk
+    assert choose(scaled, 512 * KIB).value == choose(figures, 512 * KIB).value
 
 
 def test_chunks_are_tried_in_alternating_order() -> None:

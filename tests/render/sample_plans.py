@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, TablePlan, Used
 from aligntool.steps import (
+    ApplySettings,
     BindMount,
     CheckArray,
     CheckContent,
@@ -40,6 +41,7 @@ from aligntool.steps import (
     RewriteTable,
     SavedRanges,
     SetPartitionType,
+    SettingChange,
     ShrinkContent,
     Subject,
     Swapon,
@@ -163,6 +165,7 @@ DIRECTORIES = ArrayPlan(
         PrepareDirectory("/srv/data/kubelet", "/srv/data"),
         BindMount("/var/lib/kubelet", "/srv/data/kubelet", "/srv/data"),
         Synchronise("/dev/md/data"),
+        ApplySettings("0:1:2:3", "/dev/md/data", (SettingChange("md/stripe_cache_size", "256", "4096"),)),
     ),
 )
 

@@ -111,10 +111,10 @@ def _stretch(stretch: disk_map.Stretch, at: float, share: float) -> Iterator[Ele
     if stretch.free:
         yield from _label("free", "dim small", at, share, BAR + 34)
         return
-    if _label_fits(stretch, share):
+    if _label_fits(stretch, share, WIDTH):
         yield from _label(stretch.label, "strong", at, share, BAR + 17)
     yield from _label(stretch.what, "small", at, share, BAR + 33)
-    yield from _label(format_about(stretch.length), "small dim", at, share, BAR + 49)
+    yield from _label(format_about(stretch.length), "small dim", at, share, BAR + 49, is_cut=False)
     # a triangle that points at the start: solid for an error, hollow for a warning
     if style in ("bad", "doubt"):
         yield frame(
@@ -124,25 +124,31 @@ def _stretch(stretch: disk_map.Stretch, at: float, share: float) -> Iterator[Ele
         yield frame(left, BAR - 15, "14", 15, [words(1, 12, "?", "strong")])
 
 
-def _label_fits(stretch: disk_map.Stretch, share: float) -> bool:
-    return words_width(stretch.label, 13) + 8 <= share * PHONE
+def _label_fits(stretch: disk_map.Stretch, share: float, screen: int) -> bool:
+    """Return whether the number of a partition fits into it, on a screen of this width."""
+    return words_width(stretch.label, 13) + 8 <= share * screen
 
 
 def _outer_labels(
     drawn: Sequence[disk_map.Stretch], starts: Sequence[float], widths: Sequence[float]
 ) -> Iterator[Element]:
-    """Yield the numbers of narrow partitions, above them; a phone shows only those that have room there."""
+    """Yield the numbers of narrow partitions, above them, where they have room: on a phone, on wider screens,
+    or on both.
+    """
     used = {PHONE: 0.0, WIDTH: 0.0}  # right end of the labels so far, in pixels at that width
     for stretch, at, share in zip(drawn, starts, widths, strict=False):
-        if stretch.free or _label_fits(stretch, share):
-            continue
         width = words_width(stretch.label, 11.5)
-        roomy = {screen: at * screen >= end and at * screen + width <= screen for screen, end in used.items()}
-        used |= {screen: at * screen + width + 4 for screen, fits in roomy.items() if fits}
-        if roomy[WIDTH]:
-            yield words(
-                percent(at), 12, stretch.label, "small strong" if roomy[PHONE] else "small strong wide"
-            )
+        roomy = [
+            screen
+            for screen, end in used.items()
+            if not stretch.free
+            and not _label_fits(stretch, share, screen)
+            and end <= at * screen <= screen - width
+        ]
+        used |= {screen: at * screen + width + 4 for screen in roomy}
+        if roomy:
+            style = "" if len(roomy) > 1 else " narrow" if PHONE in roomy else " wide"
+            yield words(percent(at), 12, stretch.label, f"small strong{style}")
 
 
 def _bracket(name: str, length: int, y: int, start: float, end: float) -> Iterator[Element]:
@@ -169,15 +175,19 @@ def _axis(disk: Disk, anchors: Anchors, y: int) -> Iterator[Element]:
             yield words(percent(at), y + 16, format_about(tick), style, anchor="middle")
 
 
-def _label(text: str, style: str, at: float, share: float, y: int) -> Iterator[Element]:
-    """Draw a label if it fits on a phone, or else only for wider screens, shortened if necessary."""
+def _label(
+    text: str, style: str, at: float, share: float, y: int, *, is_cut: bool = True
+) -> Iterator[Element]:
+    """Draw a label if it fits on a phone, or else only for wider screens, and shortened if `is_cut`."""
     size = 11.5 if "small" in style else 13
     left = percent(at)
     width = percent(share)
     room = share * PHONE - 8
     if words_width(text, size) <= room:
         yield frame(left, y - 16, width, 22, [words(5, 16, text[:200], style)])
-    elif len(short := cut_to_width(text, share * WIDTH - 8, size)) > 2:
+        return
+    short = cut_to_width(text, share * WIDTH - 8, size)
+    if short == text or (is_cut and len(short) > 2):
         yield frame(left, y - 16, width, 22, [words(5, 16, short, f"{style} wide")])
 
 
@@ -245,24 +255,29 @@ def start_picture(
     caption = f"{kind} of {format_size(request)}"
     if not check.on and not crossing:
         caption = f"{caption} straddle no boundary, larger requests do"
-    elements.append(words(svg.RIGHT, 112, caption, "small dim end"))
     for unit in range(1, UNITS):
         elements.append(line(svg.LEFT + unit * width, 42, svg.LEFT + unit * width, 82, "axis"))
-    elements += _distance(past, scale)
-    return svg.Picture(name, f"Start of {subject}", alternative, svg.WIDTH, 118, tuple(elements))
+    distance = f"starts {format_size(past)} past it" if past else "starts on the boundary"
+    elements += _distance(past, scale, distance)
+    room = svg.RIGHT - svg.LEFT - 4 - words_width(distance, 12.5)
+    y = 112 if words_width(caption, 11.5) + 12 <= room else 124
+    elements.append(words(svg.RIGHT, y, caption, "small dim end"))
+    return svg.Picture(name, f"Start of {subject}", alternative, svg.WIDTH, y + 6, tuple(elements))
 
 
-def _distance(past: int, scale: float) -> Iterator[Element]:
-    """Draw the missed boundary and an arrow from it to the start, `past` bytes further."""
+def _distance(past: int, scale: float, distance: str) -> Iterator[Element]:
+    """Draw the missed boundary and an arrow from it to the start, `past` bytes further, with the distance in
+    words.
+    """
     if not past:
         yield path([(svg.LEFT, 90), (svg.LEFT + 5, 80), (svg.LEFT + 10, 90)], "arrow")
-        yield words(svg.LEFT, 104, "starts on the boundary", "small")
+        yield words(svg.LEFT, 104, distance, "small")
         return
     at = svg.LEFT + max(past * scale, LEAST_ARROW)
     yield line(svg.LEFT, 14, svg.LEFT, 96, "boundary")
     yield line(svg.LEFT, 88, at, 88, "distance")
     yield path([(at - 5, 84), (at, 88), (at - 5, 92)], "distance")
-    yield words(svg.LEFT + 4, 106, f"starts {format_size(past)} past it", "small strong")
+    yield words(svg.LEFT + 4, 106, distance, "small strong")
 
 
 def start_pictures(judged: Judged, name: str) -> Iterator[svg.Picture]:

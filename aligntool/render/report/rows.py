@@ -19,10 +19,8 @@ from aligntool.units import format_about, listed
 
 MOST_DISKS = 64
 """Most rows of disks; the rest are counted."""
-MOST_OPEN = 7
-"""Most rows that are seen at once; the rest, which are not worse, are folded."""
-MOST_WITHOUT_ERRORS = 6
-"""Most rows that are seen at once if those after them have no errors: two screens of a phone."""
+MOST_FINE = 6
+"""Most rows that are seen at once if those after them are fine; a row that is not fine is always seen."""
 MOST_LINES = 24
 """Most lines of the only row that is open when the page opens, so that a page needs two screens. A picture of
 a start is as tall as five lines of the table beside it, a stack as three, two findings as four.
@@ -235,6 +233,11 @@ class Row:
     details: Sequence[tuple[str, str]]
 
     @property
+    def is_fine(self) -> bool:
+        """Return whether every start is on the grid, and no finding is more than a note."""
+        return self.answer is Answer.ON and self.worst == Severity.INFO.value
+
+    @property
     def is_quiet(self) -> bool:
         """Return whether the opened row has only facts: no finding, table or stack."""
         return not (self.problems or self.notes or self.commands or self.parts or self.stacks)
@@ -261,18 +264,16 @@ class Machine:
     @property
     def seen(self) -> int:
         """The number of rows that are seen at once."""
-        errors = sum(row.worst == Severity.ERROR.value for row in self.rows)
-        return min(max(errors, MOST_WITHOUT_ERRORS), MOST_OPEN)
+        after_the_last = [number for number, row in enumerate(self.rows, 1) if not row.is_fine]
+        return max([MOST_FINE, *after_the_last])
 
     @property
     def folded(self) -> str:
-        """How many rows are not seen at once, and how many of them are misaligned or unknown; or ""."""
-        rows = self.rows[self.seen :]
-        words = {Answer.OFF: "misaligned", Answer.UNKNOWN: "unknown"}
-        counts = {word: sum(row.answer is answer for row in rows) for answer, word in words.items()}
-        about = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        more = f"{len(rows)} more {'row' if len(rows) == 1 else 'rows'} of disks"
-        return (more + (f": {about}" if about else ", none worse than those above")) if rows else ""
+        """How many rows are not seen at once, or ""."""
+        count = len(self.rows[self.seen :])
+        return (
+            f"{count} more {'row' if count == 1 else 'rows'} of disks, none with a problem" if count else ""
+        )
 
 
 def machine_of(content: Content) -> Machine:
@@ -375,13 +376,14 @@ def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[rep
 
 def _urgency(
     group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]]
-) -> tuple[tuple[bool, int], bool]:
-    """Return a key that sorts the disks of the next command first, then by severity, unused loop devices
-    last.
+) -> tuple[tuple[bool, int], bool, bool]:
+    """Return a key that sorts the disks of the next command first, then by severity, starts that are not on
+    the grid before others, unused loop devices last.
     """
     disk = group[0].disk
     worst = min(keys.get(judged.disk.name, audit.NOT_URGENT) for judged in group)
-    return worst, disk.kind is DiskKind.LOOP and not disk.partitions
+    is_on = _worst_answer(group[0]) is Answer.ON
+    return worst, is_on, disk.kind is DiskKind.LOOP and not disk.partitions
 
 
 def _row(

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Answer
+from aligntool.audit.report import Answer, Code
 from aligntool.inventory import DiskKind
 from aligntool.linux.look import look
 from aligntool.linux.targets import unpack
+from aligntool.realign.repairs import with_repairs
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.audit import verdict_line
 from aligntool.units import KIB
@@ -116,3 +117,17 @@ def test_what_could_not_be_judged_is_counted_by_what_it_is() -> None:
     """lsblk: sdd is a disk; dm-4, dm-9 and dm-13 are volumes."""
     ((words, _),) = verdict_line(report(RAID))
     assert words.endswith("; 1 disk and 3 stacked devices could not be judged")
+
+
+def test_an_array_whose_members_exclude_every_start_leads_to_its_members() -> None:
+    """Before, the audit of md3 said to audit md3. Its members are partitions 1 of vdc to vdf: mdadm --detail."""
+    found, repairs = with_repairs(report(RAID))
+    (first, second) = repairs["md3"]
+    assert first.answer == second.answer == "not" and first.next == second.next
+    commands = first.next.removeprefix("on the captured machine: ").split(" && ")
+    plans = [f"sudo aligntool plan realign /dev/vd{letter}" for letter in "cdef"]
+    assert commands == ["sudo mdadm --stop /dev/md3", *plans]
+    assert {one.next for one in found.findings if one.disk == "md3" and one.code is Code.OFF_PHYSICAL} == {first.next}
+    assert not [
+        one for name, each in repairs.items() for one in each if one.next.endswith(f"aligntool audit /dev/{name}")
+    ]

@@ -112,7 +112,7 @@ def test_remains_of_a_gpt_are_overwritten_only_if_the_drive_is_named(
     done = run_aligntool(*words, *drives)
     assert done.returncode == 3 and done.stdout == ""
     assert "is not empty: partition 1, unrecognised (type Linux filesystem)" in done.stderr, "the backup copy lists it"
-    assert f"audit {drives[0]}" in done.stderr and "--wipe" not in done.stderr
+    assert f"audit {drives[0]}" in done.stderr and "--wipe /dev" not in done.stderr
     kept = tmp_path / "plan.json"
     done = run_aligntool(*words, "--wipe", drives[0], "-o", kept, *drives)
     assert done.returncode == 0 and "lost: partition 1, unrecognised (type Linux filesystem)" in " ".join(

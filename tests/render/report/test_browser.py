@@ -116,11 +116,64 @@ def test_a_machine_needs_two_screens(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_a_machine_needs_little_more_than_two_screens_of_a_phone(machine: str) -> None:
-    """Before, lowest-aligned-7 and md-on-misaligned-partitions needed three and a half."""
-    script = "document.body.style.maxWidth = '390px'; say(document.documentElement.scrollHeight)"
-    tall = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
-    assert isinstance(tall, int) and tall <= 2.3 * SCREEN
+def test_a_machine_with_seven_problems_needs_little_more_than_two_screens_of_a_phone(machine: str) -> None:
+    """Each further row with a problem needs two lines more: none is folded."""
+    script = (
+        "document.body.style.maxWidth = '390px'; say([document.documentElement.scrollHeight,"
+        " document.querySelectorAll('.disk').length - document.querySelectorAll('.more-rows .disk').length])"
+    )
+    answer = asked(captured_page(machine), script, width=PHONE, height=SCREEN)
+    assert isinstance(answer, list)
+    tall, rows = answer
+    assert tall <= 2.3 * SCREEN + 65 * max(rows - 7, 0)
+
+
+OVERLAPS = """
+document.querySelectorAll('details').forEach(one => one.open = true);
+const found = [], seen = [];
+for (const picture of document.querySelectorAll('svg[role=img]')) {
+  const texts = [...picture.querySelectorAll('text')].map(one => [one.textContent, one.getBoundingClientRect()]);
+  const drawn = texts.filter(([_, place]) => place.width);
+  seen.push(...drawn);
+  drawn.forEach(([text, a], at) => drawn.slice(at + 1).forEach(([other, b]) => {
+    const shared = [Math.min(a.right, b.right) - Math.max(a.left, b.left),
+                    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top)];
+    if (Math.min(...shared) > 1.5)
+      found.push(text + ' / ' + other);
+  }));
+}
+say([seen.length > 3, found]);
+"""
+
+
+@pytest.mark.parametrize("width", [PHONE, 1280])
+@pytest.mark.parametrize("machine", ["md-on-misaligned-partitions", "lowest-aligned-7"])
+def test_no_two_words_of_a_picture_overlap(machine: str, width: int) -> None:
+    assert asked(captured_page(machine), OVERLAPS, width=width) == [True, []]
+
+
+NUMBERED = """
+const map = document.querySelector('svg[aria-labelledby^=map]');
+const texts = [...map.querySelectorAll('text')].filter(one => one.getBoundingClientRect().width);
+say(texts.map(one => one.textContent).filter(one => /^[0-9]$|…/.test(one)).sort());
+"""
+
+
+def test_each_partition_of_a_map_has_its_number_where_it_has_room_and_no_size_is_cut() -> None:
+    page = captured_page("lowest-aligned-7")
+    assert asked(page, NUMBERED, width=1280) == ["0", "1", "2", "3", "5", "6", "7", "8"]
+
+
+BESIDE = """
+const page = document.body.getBoundingClientRect();
+const cells = [...document.querySelectorAll('.row > *')].filter(one => one.checkVisibility());
+say([cells.length > 0, cells.filter(one => one.getBoundingClientRect().right > page.right).length]);
+"""
+
+
+@pytest.mark.parametrize("width", [PHONE, 740, 900])
+def test_no_part_of_a_row_is_outside_of_the_page(width: int) -> None:
+    assert asked(captured_page("md-on-misaligned-partitions"), BESIDE, width=width) == [True, 0]
 
 
 CUT = """

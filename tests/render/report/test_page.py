@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code, Finding, Severity, predict
-from aligntool.inventory import Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
+from aligntool.inventory import Disk, Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
 from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, cost_words, headline
 from aligntool.render.report.page import page_html
-from aligntool.render.report.rows import MOST_OPEN, MOST_WITHOUT_ERRORS, Next, next_steps
+from aligntool.render.report.rows import MOST_FINE, Next, next_steps
 from aligntool.system import Manifest
 from aligntool.units import KIB, Extent
 from tests.audit.machines.captured import report
@@ -226,27 +226,43 @@ def test_rows_are_folded_unless_there_is_only_one_and_the_worst_come_first(machi
     assert all((article[0].get("class") == "alone") is (len(rows) == 1) for _, article in rows)
 
 
-@pytest.mark.parametrize(("start", "seen"), [(1 << 20, MOST_WITHOUT_ERRORS), (32256, MOST_OPEN)])
-def test_many_rows_are_folded_into_one_line_sooner_without_errors(start: int, seen: int) -> None:
-    part = one_disk(start).disks[0]
-    disks = [replace(part, name=f"sd{at}", size=(1 << 30) + (at << 20), links=()) for at in range(MOST_OPEN + 3)]
+def folded_names(tree: ElementTree.Element) -> list[str]:
+    """Return the disks of the rows that are not seen at once."""
+    folded = [one for one in tree.iter("details") if "more row" in words_of(one[0])]
+    assert all(words_of(one[0]).endswith(" of disks, none with a problem") for one in folded)
+    return [name for one in folded for names, _ in disk_rows(one) for name in names]
+
+
+def sized(start: int, count: int) -> list[Disk]:
+    """Return disks that no row merges."""
+    (disk,) = one_disk(start).disks
+    return [replace(disk, name=f"sd{at}-{start}", size=(1 << 30) + (at << 20), links=()) for at in range(count)]
+
+
+def test_more_rows_than_fit_are_folded_into_one_line_if_all_are_fine() -> None:
+    disks = sized(1 << 20, MOST_FINE + 3)
     tree = parsed(page_html(content_of(Inventory(tuple(disks)))))
-    rest = MOST_OPEN + 3 - seen
-    about = f": {rest} misaligned" if seen == MOST_OPEN else ", none worse than those above"
-    (folded,) = (one for one in tree.iter("details") if words_of(one[0]) == f"{rest} more rows of disks{about}")
-    assert len(disk_rows(folded)) == rest and len(disk_rows(tree)) == MOST_OPEN + 3
+    assert folded_names(tree) == [disk.name for disk in disks[MOST_FINE:]]
+    assert len(disk_rows(tree)) == MOST_FINE + 3
 
 
-def test_the_folded_part_states_how_many_rows_are_misaligned_and_unknown() -> None:
-    (off,) = one_disk(32256).disks
+def test_no_row_with_a_problem_is_folded() -> None:
+    fine, off = sized(1 << 20, MOST_FINE + 3), sized(32256, MOST_FINE + 3)
     (unknown,) = unknown_disk().disks
-    sizes = [replace(off, name=f"sd{at}", size=(1 << 30) + (at << 20)) for at in range(MOST_OPEN + 2)]
-    tree = parsed(page_html(content_of(Inventory((*sizes, replace(unknown, name="sdx"))))))
-    assert [words_of(one[0]) for one in tree.iter("details") if "more rows of disks" in words_of(one[0])] == [
-        "3 more rows of disks: 2 misaligned, 1 unknown"
-    ]
-    tree = parsed(page_html(content_of(Inventory(tuple(sizes[: MOST_OPEN + 1])))))
-    assert "1 more row of disks: 1 misaligned" in words_of(tree)
+    tree = parsed(page_html(content_of(Inventory((*fine, *off, replace(unknown, name="sdx"))))))
+    assert sorted(folded_names(tree)) == sorted(disk.name for disk in fine)
+    assert len(disk_rows(tree)) == 2 * MOST_FINE + 7
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_what_is_folded_of_a_machine_is_on_the_grid_without_a_warning(machine: str) -> None:
+    found = report(machine)
+    answers = {
+        judged.disk.name: {verdict.answer for verdict in judged.verdicts if verdict.matters} for judged in found.judged
+    }
+    for name in folded_names(parsed(captured_page(machine))):
+        assert answers[name] <= {Answer.ON}
+        assert all(one.severity is Severity.INFO for one in found.findings if one.disk == name)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
