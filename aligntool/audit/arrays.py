@@ -10,7 +10,7 @@ from aligntool.commands import ByHand
 from aligntool.contents.md import MD
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, Layer, Partition
 from aligntool.system import System
-from aligntool.units import GIB, KIB, MIB, Extent, format_about, format_size
+from aligntool.units import GIB, KIB, MIB, Extent, counted, format_about, format_size
 
 # Running arrays: state, chunk, bitmap, members. An array made as `aligntool raid plan` recommends causes no
 # error or warning here, except AT605 if it has no bitmap.
@@ -184,9 +184,13 @@ def _loss(facts: ArrayFacts) -> str:
     if facts.state == BROKEN:
         return f"{facts.level} has failed: it has lost more members than it can lose"
     if facts.degraded:
-        count = f"{facts.degraded} of {facts.devices}" if facts.devices else f"{facts.degraded}"
-        which = "members missing or being rebuilt" if facts.sync_action == "recover" else "members missing"
-        return f"{facts.level} is degraded: {which}: {count}"
+        count = (
+            f"{facts.degraded} of {facts.devices} members"
+            if facts.devices
+            else counted(facts.degraded, "member")
+        )
+        which = "missing or being rebuilt" if facts.sync_action == "recover" else "missing"
+        return f"{facts.level} is degraded: {count} {which}"
     failed = [name for name, state in facts.member_states if {"journal", FAULTY} <= set(state.split(","))]
     return f"{facts.level} cannot be written: its journal {failed[0]} has failed" if failed else ""
 

@@ -113,6 +113,16 @@ class Code(StrEnum):
     DISK_NOT_JUDGED = "AT902"
     NO_ANSWER = "AT903"
 
+    @property
+    def is_of_damage(self) -> bool:
+        """Return whether an error of this code is about more than slow requests: not about starts of
+        partitions or of data inside them, nor about what could not be read.
+        """
+        return not self.value.startswith(("AT1", "AT9")) and self not in _OF_LAYERS
+
+
+_OF_LAYERS = (Code.LAYER_OFF_PHYSICAL, Code.LAYER_OFF_PAGE, Code.CLUSTERS_OFF, Code.LAYER_OFF_CHUNK)
+
 
 # The cost model of misalignment and small writes.
 #
@@ -265,6 +275,11 @@ class Finding:
     cost: Cost | None = None
     evidence: tuple[str, ...] = ()
     next: str = ""  # the next command to type
+
+    @property
+    def is_damage(self) -> bool:
+        """Return whether this is an error about more than slow requests."""
+        return self.severity is Severity.ERROR and self.code.is_of_damage
 
 
 @dataclass(frozen=True, slots=True)

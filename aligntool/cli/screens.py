@@ -25,6 +25,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, ProgressBar, Static
 
+from aligntool.audit.report import Code, explanations
 from aligntool.audit.wording import command, shell_word
 from aligntool.change import Plan, Progress, from_json
 from aligntool.cli import recover, run_change
@@ -118,7 +119,7 @@ async def list_disks(*targets: str) -> list[DiskRow]:
         in_flight = any(finding["code"] == "AT317" for finding in disk_findings)
         verdicts = [entry["verdict"] or {} for entry in (disk, *disk["partitions"])]
         answers = [verdict["answer"] for verdict in verdicts if verdict.get("matters")]
-        errors = sum(finding["severity"] == "error" for finding in disk_findings)
+        errors = [Code(finding["code"]) for finding in disk_findings if finding["severity"] == "error"]
         inside = sum(
             bool(finding["layer"] and finding["off_by"]) and finding["severity"] != "info"
             for finding in disk_findings
@@ -132,15 +133,18 @@ async def list_disks(*targets: str) -> list[DiskRow]:
     ]
 
 
-def _verdict(answers: list[str], errors: int, inside: int) -> str:
+def _verdict(answers: list[str], errors: list[Code], inside: int) -> str:
     """Return the verdict on a disk in words. `inside`: how many contents have data off the grid."""
+    damage = next((code for code in errors if code.is_of_damage), None)
+    if damage:
+        return explanations()[damage].title
     off = answers.count("off")
     if off:
         return f"{off} of {counted(len(answers), 'partition')} misaligned"
     if "unknown" in answers:
         return "none is known to be misaligned; not all could be judged"
     if errors:
-        return f"no partition is misaligned; {counted(errors, 'error')} of another kind"
+        return explanations()[errors[0]].title
     if answers and inside:
         return f"every partition starts on its boundaries; the data of {counted(inside, 'layer')} are off"
     return "OK: every partition starts on its boundaries" if answers else "no partition to judge"

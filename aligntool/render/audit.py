@@ -172,21 +172,22 @@ def only_disk(report: Report) -> str | None:
 
 def next_finding(report: Report) -> Finding | None:
     """Return the finding with the command to type first: one that finishes a move in flight, or one that
-    hides the others, or plans to realign the worst disk, or follows the worst finding. None if no finding has
-    a command.
+    hides the others, or is about damage, or plans to realign the worst disk, or follows the worst finding.
+    None if no finding has a command.
     """
     moving = disks_in_flight(report)
     hiding = hiding_findings(report)
     shown = [finding for finding in report.findings if finding.severity is not Severity.INFO]
     urgent = [finding for finding in shown if has_command(finding) or finding in hiding]
 
-    def key(finding: Finding) -> tuple[bool, bool, int, bool, bool]:
+    def key(finding: Finding) -> tuple[bool, bool, int, bool, bool, bool]:
         severity = finding.severity.rank
         plans = " plan " in finding.next
         return (
             finding.disk not in moving,
             finding not in hiding,
             severity,
+            not finding.is_damage,
             not plans,
             "--shrink" in finding.next,
         )
@@ -200,25 +201,29 @@ def has_command(finding: Finding) -> bool:
     return not step.startswith("aligntool explain ") and bool(is_by_hand(step) or split_step(step)[1])
 
 
-def urgency(report: Report) -> Mapping[str | None, tuple[bool, int]]:
+Urgency = tuple[bool, int, bool]
+
+
+def urgency(report: Report) -> Mapping[str | None, Urgency]:
     """Return a key for each disk with findings, which sorts the disk of the next command first, then by
-    severity.
+    severity, damage before misaligned starts.
     """
     first = next_finding(report)
-    keys: dict[str | None, tuple[bool, int]] = {}
+    keys: dict[str | None, Urgency] = {}
     for finding in report.findings:
-        key = (first is None or finding.disk != first.disk, finding.severity.rank)
+        is_first = first is not None and finding.disk == first.disk
+        key = (not is_first, finding.severity.rank, not finding.is_damage)
         keys[finding.disk] = min(key, keys.get(finding.disk, key))
     return keys
 
 
-NOT_URGENT = (True, Severity.INFO.rank)
+NOT_URGENT = (True, Severity.INFO.rank, True)
 
 
 def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
     hidden: list[Finding] = []
     hiding = hiding_findings(report)
-    groups = sorted(by_code(report), key=lambda findings: findings[0] not in hiding)
+    groups = sorted(by_code(report), key=lambda group: (group[0] not in hiding, not group[0].is_damage))
     for findings in groups:
         note = findings[0].severity is Severity.INFO
         if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
@@ -369,12 +374,14 @@ def audit_lines(
         yield from finding_lines(report, width=width, verbose=False, quiet=True)
         return
     images = () if verbose else _squashfs_images(report)
+    damages = damages_of_disks(report)
     disks = [judged for judged in report.judged if judged not in images]
+    disks.sort(key=lambda judged: judged.disk.name not in damages)
     brief = len(disks) > FEW_DISKS and not verbose
     if brief:
         yield from _brief_lines(report, disks, width)
     for judged in () if brief else disks:
-        yield from disk_lines(judged, width=width)
+        yield from disk_lines(judged, width=width, damage=damages.get(judged.disk.name, ""))
         yield from repair_lines(repairs.get(judged.disk.name, ()), width=width)
         if verbose:
             for word, text in reported_facts(judged.disk):
@@ -424,6 +431,7 @@ def _brief_lines(report: Report, disks: Sequence[Judged], width: int) -> Iterato
     ]
     names = max(cell_width(harmless(judged.disk.name)) for judged in disks)
     words = max(cell_width(harmless(text)) for text, _ in verdicts)
+    words = min(words, max(width - names - 12, 24))
     for judged, (text, style) in zip(disks, verdicts, strict=True):
         description = fit(disk_words(judged.disk), max(width - names - words - 4, 8)).rstrip()
         yield (
@@ -450,7 +458,26 @@ def first_verdicts(report: Report) -> Mapping[str, str]:
     found = {
         name: "damaged table" if is_in_kernel(disk) else "not seen by Linux" for name, disk in disks.items()
     }
+    found = damages_of_disks(report) | found
     return found | dict.fromkeys(disks_in_flight(report), "move in flight")
+
+
+def damages_of_disks(report: Report) -> dict[str, str]:
+    """Return what is damaged on each disk, in a few words, by its name: of several damages the first."""
+    disks = {judged.disk.name: judged.disk for judged in report.judged}
+    found: dict[str, str] = {}
+    for finding in report.findings:
+        if finding.is_damage and finding.disk in disks:
+            found.setdefault(finding.disk, _damage_words(finding, disks[finding.disk]))
+    return found
+
+
+def _damage_words(finding: Finding, disk: Disk) -> str:
+    """Return "degraded: 1 of 2 members missing" for an array, otherwise the title of the finding."""
+    if finding.code is not Code.ARRAY_DEGRADED or disk.array is None:
+        return explanations()[finding.code].title
+    words = finding.summary.removeprefix(f"{disk.name}: {disk.array.level} ")
+    return words.removeprefix("is ")
 
 
 def _disk_verdict(judged: Judged) -> tuple[str, Style]:
@@ -486,9 +513,11 @@ def _named(disks: Sequence[str]) -> str:
     return ", ".join(disks[:MOST_OF_A_KIND]) + (" ..." if len(disks) > MOST_OF_A_KIND else "")
 
 
-def disk_lines(judged: Judged, *, width: int) -> Iterator[Line]:
+def disk_lines(judged: Judged, *, width: int, damage: str = "") -> Iterator[Line]:
     disk = judged.disk
     yield from _title_lines(disk, width)
+    if damage:
+        yield from paragraph(f"  {damage}", width, style=Style.BAD)
     yield from dim_lines(f"  {geometry_words(judged)}", width)
     rows = table_rows(judged)
     if rows:
@@ -687,8 +716,9 @@ INTACT = "Misalignment damages no data: it makes requests slower"
 
 
 def is_about_starts(report: Report) -> bool:
-    """Return whether the verdict on all disks is on misaligned partitions."""
-    return bool(report.count_answers(Answer.OFF)) and not first_verdicts(report)
+    """Return whether the verdict on all disks is on misaligned partitions alone."""
+    is_damaged = any(finding.is_damage for finding in report.findings)
+    return bool(report.count_answers(Answer.OFF)) and not is_damaged and not first_verdicts(report)
 
 
 def verdict_line(report: Report) -> Line:
@@ -706,10 +736,6 @@ def verdict_line(report: Report) -> Line:
 
 def _verdict(report: Report) -> Line:
     disks = report.judged
-    errors = report.count(Severity.ERROR)
-    off = [
-        disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)
-    ]
     moving = disks_in_flight(report)
     if moving:
         return ((f"A move is in flight on {_named(moving)}: finish it or undo it first", Style.BAD),)
@@ -725,6 +751,47 @@ def _verdict(report: Report) -> Line:
         if lost:
             return ((f"Linux does not see {which}", Style.BAD),)
         return ((f"Linux may not see {which} after a restart", Style.BAD),)
+    damage = errors_words([finding for finding in report.findings if finding.is_damage])
+    ((words, style),) = _starts_verdict(report)
+    if damage and is_nothing_judged(report):
+        return ((damage, Style.BAD),)
+    return ((f"{damage}; {_lower(words.removeprefix('OK: '))}", Style.BAD),) if damage else ((words, style),)
+
+
+def _lower(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
+MOST_ERRORS = 2
+"""Most kinds of errors in the headline; the rest are counted."""
+
+
+def errors_words(findings: Sequence[Finding]) -> str:
+    """Return "1 array has lost a member; partitions overlap: sda", or "" without findings."""
+    places: dict[Code, list[Finding]] = {}
+    for finding in findings:
+        places.setdefault(finding.code, []).append(finding)
+    words = [error_words(code, [found.disk for found in places[code] if found.disk]) for code in places]
+    more = sum(len(places[code]) for code in list(places)[MOST_ERRORS:])
+    words = [*words[:MOST_ERRORS], *([counted(more, "more error")] if more else [])]
+    return "; ".join([*words[:1], *map(_lower, words[1:])])
+
+
+def error_words(code: Code, disks: Sequence[str]) -> str:
+    """Return what an error is, with its disks."""
+    names = list(dict.fromkeys(disks))
+    if code is not Code.ARRAY_DEGRADED:
+        return f"{explanations()[code].title}{names and ': '}{_named(names)}"
+    verb = "has lost a member" if len(names) == 1 else "have lost members"
+    return f"{counted(len(names), 'array')} {verb}: {_named(names)}"
+
+
+def _starts_verdict(report: Report) -> Line:
+    """Return the verdict on the starts of all disks."""
+    disks = report.judged
+    off = [
+        disk for disk in disks if any(start.matters and start.answer is Answer.OFF for start in disk.verdicts)
+    ]
     if off and len(disks) == 1:
         starts = [verdict.answer for verdict in off[0].verdicts if verdict.matters]
         if [verdict.partition for verdict in off[0].verdicts] == [None]:
@@ -737,8 +804,9 @@ def _verdict(report: Report) -> Line:
         return (("Nothing could be judged", Style.DOUBT),)
     if report.count_answers(Answer.UNKNOWN) or targets_not_judged(report):
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
+    errors = [found for found in report.findings if found.severity is Severity.ERROR and not found.is_damage]
     if errors:
-        return ((f"No partition is misaligned; {counted(errors, 'error')} of another kind", Style.BAD),)
+        return ((f"No partition is misaligned; {_lower(errors_words(errors))}", Style.BAD),)
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
     words = f"every partition of {counted_disks(disks)} starts on its boundaries"

@@ -71,9 +71,9 @@ RULES: list[tuple[str, dict[str, object], list[tuple[str, str]]]] = [
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        ({}, "members missing: 1 of 3"),
-        ({"sync_action": "recover"}, "members missing or being rebuilt: 1 of 3"),
-        ({"devices": None}, "members missing: 1"),
+        ({}, "1 of 3 members missing"),
+        ({"sync_action": "recover"}, "1 of 3 members missing or being rebuilt"),
+        ({"devices": None}, "1 member missing"),
     ],
 )
 def test_a_member_being_rebuilt_is_not_reported_as_missing(facts: dict[str, object], said: str) -> None:

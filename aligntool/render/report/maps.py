@@ -79,6 +79,10 @@ def small_map(judged: Judged) -> svg.Picture:
     return svg.strip(zip(shares, styles, strict=True), SMALL_HEIGHT)
 
 
+def damaged_map() -> svg.Picture:
+    return svg.strip([(1, "bad")], SMALL_HEIGHT)
+
+
 def row_shares(lengths: Sequence[int], least: float) -> list[float]:
     """Return shares of the row that add up to 1: proportional, but none below `least`. Needs least × pieces <
     1.

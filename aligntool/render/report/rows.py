@@ -13,7 +13,7 @@ from aligntool.inventory import DiskKind
 from aligntool.render import audit, svg
 from aligntool.render.lines import ON_CAPTURED
 from aligntool.render.report.disks import Content, Loss, disk_names
-from aligntool.render.report.maps import cost_picture, disk_picture, small_map, start_pictures
+from aligntool.render.report.maps import cost_picture, damaged_map, disk_picture, small_map, start_pictures
 from aligntool.render.report.stacks import Above, Level, devices_above, shortened, stacks_of
 from aligntool.units import format_about, listed
 
@@ -301,9 +301,7 @@ def machine_of(content: Content) -> Machine:
         rows.append(_row(group, names[group[0].disk.name], own.get(number, ()), content, above, shown_before))
         seen |= shown_before
     rows = [
-        replace(row, verdict=first_verdicts[row.disks[0]], tone="error")
-        if row.disks[0] in first_verdicts
-        else row
+        _in_error(row, first_verdicts[row.disks[0]]) if row.disks[0] in first_verdicts else row
         for row in rows
     ]
     rest = own.get(None, [])
@@ -315,6 +313,14 @@ def machine_of(content: Content) -> Machine:
         notes,
         commands_of(rest, (), seen, captured=report.inventory.captured),
     )
+
+
+def _in_error(row: Row, verdict: str) -> Row:
+    """Return the row of a disk with a verdict that comes before that on its starts. The map of a disk without
+    partitions shows the disk itself.
+    """
+    small = row.small if row.parts else damaged_map()
+    return replace(row, verdict=verdict, tone="error", small=small)
 
 
 def _problems_and_notes(
@@ -375,10 +381,10 @@ def _likeness(judged: Judged, findings: Sequence[Finding], repairs: Sequence[rep
 
 
 def _urgency(
-    group: Sequence[Judged], keys: Mapping[str | None, tuple[bool, int]]
-) -> tuple[tuple[bool, int], bool, bool]:
-    """Return a key that sorts the disks of the next command first, then by severity, starts that are not on
-    the grid before others, unused loop devices last.
+    group: Sequence[Judged], keys: Mapping[str | None, audit.Urgency]
+) -> tuple[audit.Urgency, bool, bool]:
+    """Return a key that sorts the disks of the next command first, then by severity and damage, starts that
+    are not on the grid before others, unused loop devices last.
     """
     disk = group[0].disk
     worst = min(keys.get(judged.disk.name, audit.NOT_URGENT) for judged in group)

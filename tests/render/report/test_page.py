@@ -150,11 +150,11 @@ def test_a_finding_of_a_disk_is_in_the_row_of_that_disk(machine: str) -> None:
 
 def test_a_row_has_the_tone_of_its_verdict_and_the_border_of_its_worst_finding() -> None:
     found = content_of(one_disk(1 << 20))
-    error = Finding(Code.GPT_BACKUP_DAMAGED, Severity.ERROR, "nvme1n1: damaged", "nvme1n1")
-    tree = parsed(page_html(replace(found, report=replace(found.report, findings=(error,)))))
+    warning = Finding(Code.GPT_BACKUP_DAMAGED, Severity.WARNING, "nvme1n1: damaged", "nvme1n1")
+    tree = parsed(page_html(replace(found, report=replace(found.report, findings=(warning,)))))
     (summary,) = (one for one in tree.iter("summary") if "row" in one.attrib.get("class", "").split())
     (verdict,) = (one for one in summary if "verdict" in one.attrib.get("class", "").split())
-    assert summary.attrib["class"] == "row error" and verdict.attrib["class"] == "verdict good"
+    assert summary.attrib["class"] == "row warning" and verdict.attrib["class"] == "verdict good"
 
 
 def test_a_backup_is_recommended_only_before_a_plan() -> None:
