@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar, get_args
@@ -162,6 +163,8 @@ RAID_WORDS = {
 """The allowed values of fields of a RaidGoal."""
 NOT_MOUNTED = ("swap", "none")
 """Values of its `filesystem` that have no mount point."""
+MOUNT_POINT = re.compile(r"/[^\s\\#]*")
+"""What fstab takes as a mount point."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from aligntool.audit.wording import (
     unrecognised_data,
     use_refusals,
 )
-from aligntool.change import NOT_MOUNTED, RAID_WORDS, RaidGoal
+from aligntool.change import MOUNT_POINT, NOT_MOUNTED, RAID_WORDS, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
@@ -98,7 +98,7 @@ def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
         text = f"nothing can be mounted at {goal.mount_at}: the array gets {content}"
         yield Refusal("invalid-option", "--mount", text, "omit --mount, or choose --fs xfs")
     yield from _refuse_directories(goal)
-    if goal.mount_at and not re.fullmatch(r"/[^\s\\#]*", goal.mount_at):
+    if goal.mount_at and not MOUNT_POINT.fullmatch(goal.mount_at):
         text = f"{goal.mount_at!r} is not a valid mount point for fstab"
         yield Refusal("invalid-option", "--mount", text, f"--mount /srv/{goal.name}")
 

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 from aligntool.change import (
+    MOUNT_POINT,
     NOT_MOUNTED,
     ONE_DRIVE,
     RAID_WORDS,
@@ -206,6 +207,9 @@ def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
     found["database_page"] = found["database_page"] or None
     if found["mount_at"] == NOWHERE:
         found["mount_at"] = ""
+    if found["mount_at"] and not MOUNT_POINT.fullmatch(found["mount_at"]):
+        text = f"{found['mount_at']!r} is not a valid mount point for fstab"
+        raise top.refusal(text, hint='mount_at = "/srv/data"')
     return RaidGoal(**{key: value for key, value in found.items() if value is not None})
 
 

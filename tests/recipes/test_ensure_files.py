@@ -104,6 +104,8 @@ def test_every_key_is_read() -> None:
         ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a"}]', "to is missing"),
         ('level = "raid0"', 'level = "raid0"\nbind = [{from = "a", to = "/c", mode = "1"}]', "unknown key 'mode'"),
         ('level = "raid0"', 'level = "raid0"\nbind = "a"', "bind must be a list of tables"),
+        ('level = "raid0"', 'level = "raid0"\nmount_at = "mnt/scratch"', "'mnt/scratch' is not a valid mount point"),
+        ('level = "raid0"', 'level = "raid0"\nmount_at = "/a b"', "'/a b' is not a valid mount point"),
         ('[drives]\nselect = "all-unused"', "", "the table of the drives is missing"),
         ('[drives]\nselect = "all-unused"', 'drives = "a"', "the table of the drives is missing"),
     ],
