@@ -2,12 +2,14 @@
 
 import re
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
+from aligntool.documents import OPTIONAL
 from aligntool.system import SNAPSHOT_SUFFIXES
 
 # Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one
@@ -23,7 +25,7 @@ MOST_DISKS = 20  # misaligned disks of one machine on the page
 LONGEST = 80  # characters of a name, which is untrusted input
 ENOUGH = 5  # drives of a model: with fewer, a rare firmware is not significant
 _DAY_S = 86400
-_Rank = tuple[float, int, int, int, int, tuple[str, str], int]
+_Rank = tuple[float, float, int, int, int, int, tuple[str, str], int]
 _Costs = Mapping[tuple[str | None, int | None], float]  # by disk and partition
 _NUMBER = re.compile("[0-9]+")
 
@@ -51,6 +53,14 @@ class Drive:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """How many findings of one code are errors."""
+
+    code: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """The summary of the audit of one snapshot. `why`: the reason if it could not be audited."""
 
@@ -66,6 +76,12 @@ class Machine:
     unknown: int = 0
     drives: tuple[Drive, ...] = ()
     why: str | None = None
+    error_codes: tuple[ErrorCount, ...] = field(default=(), metadata={OPTIONAL: True})
+
+    @property
+    def damages(self) -> tuple[ErrorCount, ...]:
+        """Return the errors about more than slow requests."""
+        return tuple(each for each in self.error_codes if Code(each.code).is_of_damage)
 
     @property
     def name(self) -> str:
@@ -94,6 +110,7 @@ def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> M
     # stable; misaligned first, because the end may be cut off
     drives.sort(key=lambda drive: not drive.misaligned)
     manifest = report.inventory.manifest
+    errors = Counter(found.code.value for found in report.findings if found.severity is Severity.ERROR)
     return Machine(
         snapshot,
         _cut(manifest.host),
@@ -106,6 +123,7 @@ def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> M
         off_grid=report.count_answers(Answer.OFF),
         unknown=report.count_answers(Answer.UNKNOWN),
         drives=tuple(drives[:MOST_DRIVES]),
+        error_codes=tuple(ErrorCount(code, count) for code, count in sorted(errors.items())),
     )
 
 
@@ -168,14 +186,16 @@ def _machine_row(machine: Machine) -> MachineRow:
 
 
 def _rank_of(row: MachineRow, number: int) -> _Rank:
-    """Return the key of a machine in the ranking; those that were not audited are the last."""
+    """Return the key of a machine in the ranking: damaged ones are the first, those that were not audited the
+    last.
+    """
     machine = row.machine
     if machine.why is not None:
-        return inf, 0, 0, 0, 0, natural_key(machine.name), number
+        return inf, 0, 0, 0, 0, 0, natural_key(machine.name), number
     # As in the ranking of disks: a machine whose rate is unknown is before those that do not write.
     extra = 0.5 if row.extra_a_day is None and row.disks else row.extra_a_day or 0
     counts = (-machine.off_grid, -machine.errors, -machine.unknown, -machine.warnings)
-    return -extra, *counts, natural_key(machine.name), number
+    return not machine.damages, -extra, *counts, natural_key(machine.name), number
 
 
 @dataclass(slots=True)
@@ -232,6 +252,7 @@ class Fleet:
 
     snapshots: int = 0
     misaligned: int = 0  # machines
+    damages: Counter[str] = field(default_factory=Counter)  # machines by code
     with_findings: int = 0  # machines: misaligned, or with another error, an unknown start or a warning
     disks: int = 0
     misaligned_disks: int = 0
@@ -263,6 +284,7 @@ class Fleet:
             _insert_sorted(self._refused, number, machine)
             return
         self.misaligned += machine.off_grid > 0
+        self.damages.update(each.code for each in machine.damages)
         self.with_findings += any((machine.off_grid, machine.errors, machine.unknown, machine.warnings))
         self.disks += machine.disks
         self.on_grid += machine.on_grid

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from aligntool import __version__
 from aligntool.audit.fleet import MOST_ROWS, Drive, Fleet, Machine, MachineRow, Model, Row
 from aligntool.audit.fleet_changes import Change, ChangedMachine, FleetChanges, State, state_of
+from aligntool.audit.report import Code, explanations
 from aligntool.commands import command
 from aligntool.documents import as_object
 from aligntool.render.audit import misaligned_words
@@ -26,7 +27,7 @@ from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
-MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "misaligned disks")
+MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "errors and misaligned disks")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 _NOT_SHOWN = "–: the snapshot does not show how much was written; ranked before 0B"
@@ -56,8 +57,16 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
     if not audited:
         none = "The snapshot" if fleet.snapshots == 1 else f"None of {fleet.snapshots} snapshots"
         return f"{none} could {'not ' if fleet.snapshots == 1 else ''}be audited", Style.BAD
+    if fleet.damages:
+        codes = list(fleet.damages.items())
+        found = [
+            f"{damage_words(code)} on {counted(number, 'machine')}" for code, number in codes[:_MOST_CODES]
+        ]
+        found += [f"{len(codes) - _MOST_CODES} more codes of errors"] if len(codes) > _MOST_CODES else []
+        found += [_misaligned_machines(fleet, audited)] if fleet.misaligned else []
+        return "; ".join(found), Style.BAD
     if fleet.misaligned:
-        return misaligned_words((fleet.misaligned, counted(audited, "machine"))), Style.BAD
+        return _misaligned_machines(fleet, audited), Style.BAD
     if fleet.unknown or fleet.not_audited:
         return "No machine is known to have misaligned partitions; not all could be judged", Style.DOUBT
     if fleet.errors:
@@ -69,6 +78,23 @@ def verdict_of(fleet: Fleet) -> tuple[str, Style]:
         words = f"E{starts.removeprefix('e')}; {counted(fleet.warnings, 'warning')} of another kind"
         return words, Style.DOUBT
     return f"OK: {starts}", Style.GOOD
+
+
+_MOST_CODES = 2  # in the headline
+
+
+def _misaligned_machines(fleet: Fleet, audited: int) -> str:
+    return misaligned_words((fleet.misaligned, counted(audited, "machine")))
+
+
+def damage_words(code: str, count: int = 1) -> str:
+    """Return "AT601 ×2: An array runs with members missing", without the number if there is one."""
+    times = f" ×{count}" if count > 1 else ""
+    return f"{code}{times}: {explanations()[Code(code)].title}"
+
+
+def damages_words(machine: Machine) -> list[str]:
+    return [damage_words(each.code, each.count) for each in machine.damages]
 
 
 def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
@@ -92,7 +118,9 @@ def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
 
 
 def order_of(fleet: Fleet) -> str:
-    """Return what the machines are ranked by: without a known amount written, extra work is no basis."""
+    """Return what the machines are ranked by, after those with other errors: without a known amount written,
+    extra work is no basis.
+    """
     return "most extra work" if _is_extra_known(fleet) else "most misaligned partitions"
 
 
@@ -102,7 +130,9 @@ def _is_extra_known(fleet: Fleet) -> bool:
 
 def machine_cells(row: MachineRow) -> tuple[str, ...]:
     machine = row.machine
-    disks = ", ".join(f"{drive.name} {drive.model}".rstrip() for drive in row.disks)
+    disks = ", ".join(
+        [*damages_words(machine), *(f"{drive.name} {drive.model}".rstrip() for drive in row.disks)]
+    )
     counts = map(str, (machine.off_grid, machine.unknown, machine.errors, machine.warnings))
     return machine.name, *counts, _about(row.extra_a_day) if row.disks else "", disks
 
@@ -150,7 +180,8 @@ def fleet_lines(fleet: Fleet, changes: FleetChanges | None = None, *, width: int
     if fleet.with_findings:
         rows = [machine_cells(row) for row in fleet.machines[: fleet.with_findings]]
         title = "Misaligned machines" if fleet.misaligned == fleet.with_findings else "Machines with findings"
-        order = f", {order_of(fleet)} first" if fleet.misaligned else ""
+        order = f", {order_of(fleet)} first" if fleet.misaligned and not fleet.damages else ""
+        order = ", other errors first" if fleet.damages else order
         yield from _table(f"{title}{order}", MACHINES, rows, width)
         yield from _more(fleet.with_findings)
     if fleet.groups:
@@ -296,6 +327,10 @@ def _squares(fleet: Fleet) -> Iterator[dict[str, object]]:
 
 
 def _verdict_words(machine: Machine) -> str:
+    return "; ".join([*damages_words(machine), _starts_words(machine)])
+
+
+def _starts_words(machine: Machine) -> str:
     total = machine.on_grid + machine.off_grid + machine.unknown
     if machine.off_grid:
         return f"{machine.off_grid} of {total} misaligned"
@@ -331,10 +366,17 @@ def _row_of(row: MachineRow, *, with_extra: bool) -> dict[str, object]:
         "verdict": _verdict_words(machine),
         "facts": " · ".join(facts),
         "date": (machine.date or "")[:10],
-        "bar": answer_bar([machine.on_grid, machine.off_grid, machine.unknown]),
+        "bar": _machine_bar(machine),
+        "damages": damages_words(machine),
         "disks": [_shown(disk_cells(drive), with_extra=with_extra) for drive in row.disks],
         "command": _audit_command(machine),
     }
+
+
+def _machine_bar(machine: Machine) -> Picture:
+    """Return the starts of a machine as a bar; other errors are shown as starts that are off."""
+    off = machine.off_grid + sum(each.count for each in machine.damages)
+    return answer_bar([machine.on_grid, off, machine.unknown])
 
 
 def _model_bar(model: Model, most: int) -> Picture:
@@ -351,7 +393,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
     most = max((model.drives for model in fleet.groups), default=1)
     squares = list(_squares(fleet))
     with_extra = _is_extra_known(fleet)
-    first = fleet.machines[0].machine if fleet.misaligned else None
+    first = fleet.machines[0].machine if fleet.misaligned or fleet.damages else None
     tones = [square["tone"] for square in squares]
     return page.render_page(
         "fleet.html",
@@ -371,6 +413,7 @@ def page_html(fleet: Fleet, date: str, changes: FleetChanges | None = None) -> s
         most_open=MOST_OPEN,
         first=_audit_command(first) if first else "",
         asked=first.name if first else "",
+        why=", ".join(damages_words(first)) if first else "",
         order=order_of(fleet),
         filters=[(id_, words, len(tones) if id_ == "all" else tones.count(id_)) for id_, words in _FILTERS],
         disk_heads=_shown(DISKS, with_extra=with_extra),

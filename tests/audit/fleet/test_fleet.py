@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, Fleet, Machine
+from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, ErrorCount, Fleet, Machine
 from aligntool.audit.fleet_changes import Change, State, compare_fleets
 from aligntool.render.fleet import MOST_OPEN, fleet_lines, page_html, verdict_of
 from aligntool.render.lines import text_of
@@ -774,3 +774,37 @@ def test_numbers_in_the_last_column_are_right_aligned() -> None:
     at = next(number for number, line in enumerate(lines) if line.endswith("  warnings"))
     right = len(lines[at])
     assert [len(line) for line in lines[at + 1 : at + 3]] == [right, right]
+
+
+DEGRADED = Machine(
+    "db1", disks=4, errors=1, warnings=2, on_grid=5, error_codes=(ErrorCount("AT101", 1), ErrorCount("AT601", 1))
+)
+
+
+def test_a_machine_with_a_degraded_array_is_before_slow_ones_and_its_row_says_so() -> None:
+    lines = text_lines(Machine("slow", off_grid=9, errors=9), DEGRADED)
+    title = "AT601: An array runs with members missing"
+    assert lines[0].startswith(f"{title} on 1 machine; 1 of 2 machines has")
+    rows = [line.split() for line in lines if line.startswith("  ")]
+    assert [row[0] for row in rows if row[0] in ("slow", "db1")] == ["db1", "slow"]
+    assert any(line.startswith("  db1") and "AT601: An array" in line for line in lines)
+    assert lines[-1] == "→ aligntool audit --sysroot db1"
+
+
+def test_the_page_says_what_the_error_of_a_machine_is() -> None:
+    fleet = Fleet()
+    fleet.add(0, Machine("slow", off_grid=9, errors=9))
+    fleet.add(1, DEGRADED)
+    page = page_html(fleet, "2026-11-29T00:00:00Z")
+    said = "AT601: An array runs with members missing"
+    assert f'<span class="verdict error">{said}; 5 aligned</span>' in page
+    assert f"Next for <strong>db1</strong>, {said}:" in page and f"<li>{said}</li>" in page
+    row = page.partition('<h3 id="machine-1">db1')[2].partition("</summary>")[0]
+    assert 'class="bad"' in row, "a bar that is green all over says that all is well"
+
+
+def test_the_document_counts_the_errors_of_each_code(tmp_path: Path) -> None:
+    found = document(machines(tmp_path), code=1)
+    counts = [sum(each["count"] for each in machine["error_codes"]) for machine in found["machines"]]
+    assert counts == [machine["errors"] for machine in found["machines"]] and any(counts)
+    assert {each["code"] for machine in found["machines"] for each in machine["error_codes"]} >= {"AT101"}
