@@ -3,6 +3,7 @@ array.
 """
 
 import os
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -1128,13 +1129,18 @@ class SettingsOptions:
 
 
 def _running_array(names: Sequence[str]) -> str | None:
-    """Return the array if it is all that is named: the kernel's name, a node, or the name that mdadm gave."""
+    """Return the array if it is all that is named: the kernel's name, a node, or the name that mdadm gave.
+    Raises Refused for a name that only an array has.
+    """
     if len(names) != 1:
         return None
+    words = "sudo aligntool raid tune"
     try:
-        return find_array(look((), arrays=True, files=False).disks, resolve_device(names[0]), command="").name
+        disks = look((), arrays=True, files=False).disks
+        return find_array(disks, resolve_device(names[0]), command=words).name
     except Refused as error:
-        if error.refusals[0].code == "no-array":
+        is_of_array = re.match(r"(/dev/)?md(\d|/|_d)", names[0])
+        if error.refusals[0].code == "no-array" and not is_of_array:
             return None
         raise
 

@@ -260,3 +260,9 @@ def test_a_disk_is_wiped_only_if_wipe_names_it(tmp_path: Path) -> None:
     words = ("plan", "layout", image, "--part", "rest:linux")
     for named, code in ((tmp_path / "e.img", 2), (image, 0), (link, 0)):
         assert run_aligntool(*words, "--wipe", named).returncode == code, named
+
+
+@pytest.mark.parametrize("name", ["md4711", "/dev/md4711", "/dev/md/nowhere"])
+def test_a_name_that_only_an_array_has_is_not_taken_for_an_empty_drive(name: str) -> None:
+    said = run_aligntool("raid", "tune", name, code=3).stderr
+    assert f"{name}: no running md array has that name" in said and "level" not in said
