@@ -113,7 +113,7 @@ complete -c aligntool -n '__aligntool_words 2 raid' -a create -d 'Create an arra
 complete -c aligntool -n '__aligntool_words 2 raid' -a ensure -d 'Let the array of a file exist: leave it as it is, or make it of blank drives'
 complete -c aligntool -n '__aligntool_words 2 raid' -a persist -d 'Configure the system to start an existing array at every boot'
 complete -c aligntool -n '__aligntool_words 2 raid' -a reformat -d 'Change the LBA format of the NVMe members of an array, one at a time'
-complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk size is fastest on empty drives'
+complete -c aligntool -n '__aligntool_words 2 raid' -a tune -d 'Measure which chunk size or settings are fastest'
 complete -c aligntool -n '__aligntool_words 2 bench' -a run -d 'Measure a drive with fio, and show medians with their range'
 complete -c aligntool -n '__aligntool_words 2 bench' -a list -d 'List saved results, oldest first'
 complete -c aligntool -n '__aligntool_words 2 bench' -a show -d 'Show a saved result'
@@ -131,7 +131,7 @@ complete -c aligntool -n '__aligntool_is audit' -l map -d 'Draw each disk to sca
 complete -c aligntool -n '__aligntool_is audit' -l json -d 'The same as --format json'
 complete -c aligntool -n '__aligntool_is audit' -l host -d 'Include the name of this machine in the JSON'
 complete -c aligntool -n '__aligntool_is audit' -l format -d 'Format of the report [default: text]' -r -f -a 'text json prometheus'
-complete -c aligntool -n '__aligntool_is audit' -l fail-on -d 'Exit 1 at this severity or above [default: error]; if error or warning is given, 3 if a disk was not judged' -r -f -a 'error warning never'
+complete -c aligntool -n '__aligntool_is audit' -l fail-on -d 'Exit 1 at this severity or above; error and warning: also 3 if any disk was not judged [default: 1 at an error, 3 only as stated above]' -r -f -a 'error warning never'
 complete -c aligntool -n '__aligntool_is audit' -l quiet -s q -d 'Show only errors and warnings, one line each'
 complete -c aligntool -n '__aligntool_is audit' -l verbose -s v -d 'Show every disk and every note in full'
 complete -c aligntool -n '__aligntool_is audit' -l wake -d 'Also read disks that are asleep'
@@ -316,8 +316,8 @@ complete -c aligntool -n '__aligntool_is tui' -l color -d 'When to colour the ou
 complete -c aligntool -n '__aligntool_is tui' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is tui' -l unconfined -d 'Do not confine the programs that parse a disk or image'
 complete -c aligntool -n '__aligntool_is tui' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' ensure\\t\'Files of raid ensure\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' fleet.since\\t\'What changed between two reports of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
-complete -c aligntool -n '__aligntool_is schema' -l color -d 'When to colour the output' -r -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' ensure\\t\'Files of raid ensure\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' fleet.since\\t\'What changed between two reports of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
+complete -c aligntool -n '__aligntool_is schema' -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' ensure\\t\'Files of raid ensure\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' fleet.since\\t\'What changed between two reports of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-settings\\t\'The result of aligntool raid tune on a running array\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
+complete -c aligntool -n '__aligntool_is schema' -l color -d 'When to colour the output' -r -f -a 'audit\\t\'The report of an audit\' bench\\t\'A result of aligntool bench\' bench.alignment\\t\'A result of aligntool bench alignment\' bench.compare\\t\'Compared results of aligntool bench\' bench.list\\t\'The saved results of aligntool bench\' bench.span\\t\'A result of aligntool bench span\' ensure\\t\'Files of raid ensure\' estimate.boot\\t\'The estimate of the storage\\\'s part of a boot\' events\\t\'One line of the events of a change\' fleet\\t\'A report of many machines\' fleet.since\\t\'What changed between two reports of many machines\' plan\\t\'A plan\' probe\\t\'The result of aligntool probe\' raid-settings\\t\'The result of aligntool raid tune on a running array\' raid-tune\\t\'The result of aligntool raid tune\' raid.show\\t\'The arrays of a machine\' recipes\\t\'Recipes\' status\\t\'The state of a disk or an array\' trace\\t\'The analysis of a log of commands\''
 complete -c aligntool -n '__aligntool_is schema' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is schema' -l unconfined -d 'Do not confine the programs that parse a disk or image'
 complete -c aligntool -n '__aligntool_is schema' -l help -s h -d 'Show the options and an example'
@@ -525,6 +525,7 @@ complete -c aligntool -n '__aligntool_is raid ensure' -l help -s h -d 'Show the 
 complete -c aligntool -n '__aligntool_is raid persist' -f -a '(__aligntool_look aligntool_arrays)'
 complete -c aligntool -n '__aligntool_is raid persist' -l system -d 'debian, debian-dracut, fedora, opensuse or arch [default: this system]' -r -f -a 'debian debian-dracut fedora opensuse arch'
 complete -c aligntool -n '__aligntool_is raid persist' -l mount -d 'Mount point, now and at every boot' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is raid persist' -l tuned -d 'Keep the settings that were faster in this result of `raid tune ARRAY`' -r -F
 complete -c aligntool -n '__aligntool_is raid persist' -l root -d 'Configure the system installed below DIR, not this one' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid persist' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is raid persist' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
@@ -549,7 +550,7 @@ complete -c aligntool -n '__aligntool_is raid reformat' -l color -d 'When to col
 complete -c aligntool -n '__aligntool_is raid reformat' -l no-pager -d 'Do not show long text in a pager'
 complete -c aligntool -n '__aligntool_is raid reformat' -l unconfined -d 'Do not confine the programs that parse a disk or image'
 complete -c aligntool -n '__aligntool_is raid reformat' -l help -s h -d 'Show the options and an example'
-complete -c aligntool -n '__aligntool_is raid tune' -f -a '(__aligntool_disks)'
+complete -c aligntool -n '__aligntool_is raid tune' -f -a 'DEVICE... ARRAY'
 complete -c aligntool -n '__aligntool_is raid tune' -l level -s l -d 'RAID level' -r -f -a '0 10 5 6'
 complete -c aligntool -n '__aligntool_is raid tune' -l workload -d 'As for `raid plan`' -r -f -a 'general boot database sequential lsm vm'
 complete -c aligntool -n '__aligntool_is raid tune' -l chunks -d 'Chunk sizes to try, such as 64KiB,128KiB' -r -f -a '16KiB 32KiB 64KiB 128KiB 256KiB 512KiB 1MiB 2MiB 4MiB'
@@ -559,7 +560,9 @@ complete -c aligntool -n '__aligntool_is raid tune' -l database-page -d 'Page si
 complete -c aligntool -n '__aligntool_is raid tune' -l span -d 'How much of each array to use' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l runtime -d 'Duration of each load' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l repeats -d 'Rounds over all chunk sizes' -x
-complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result, for `raid plan --tuned FILE`; - is standard output' -r -F
+complete -c aligntool -n '__aligntool_is raid tune' -l settings -d 'Settings of an array to try, such as read_ahead_kb,stripe_cache_size [default: all]' -x
+complete -c aligntool -n '__aligntool_is raid tune' -l write-in -d 'Also measure writes to an array, in a temporary file in this folder on it' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid tune' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid tune' -l clear -d 'Only remove test arrays of an earlier sweep from these members'
 complete -c aligntool -n '__aligntool_is raid tune' -l dry-run -d 'Show the plan and stop'

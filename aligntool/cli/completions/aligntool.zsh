@@ -38,7 +38,7 @@ _aligntool_audit() {
         '(--json)--json[The same as --format json]' \
         '(--host)--host[Include the name of this machine in the JSON]' \
         '(--format)--format=[Format of the report \[default\: text\]]:text|json|prometheus:(text json prometheus)' \
-        '(--fail-on)--fail-on=[Exit 1 at this severity or above \[default\: error\]; if error or warning is given, 3 if a disk was not judged]:error|warning|never:(error warning never)' \
+        '(--fail-on)--fail-on=[Exit 1 at this severity or above; error and warning\: also 3 if any disk was not judged \[default\: 1 at an error, 3 only as stated above\]]:error|warning|never:(error warning never)' \
         '(--quiet -q)--quiet[Show only errors and warnings, one line each]' \
         '(--quiet -q)-q[Show only errors and warnings, one line each]' \
         '(--verbose -v)--verbose[Show every disk and every note in full]' \
@@ -302,12 +302,12 @@ _aligntool_tui() {
 
 _aligntool_schema() {
     _arguments -s -S \
-        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
+        '(--color)--color=[When to colour the output]:auto|always|never:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-settings\:"The result of aligntool raid tune on a running array" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))' \
         '(--no-pager)--no-pager[Do not show long text in a pager]' \
         '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
+        '*:schema:((audit\:"The report of an audit" bench\:"A result of aligntool bench" bench.alignment\:"A result of aligntool bench alignment" bench.compare\:"Compared results of aligntool bench" bench.list\:"The saved results of aligntool bench" bench.span\:"A result of aligntool bench span" ensure\:"Files of raid ensure" estimate.boot\:"The estimate of the storage'\''s part of a boot" events\:"One line of the events of a change" fleet\:"A report of many machines" fleet.since\:"What changed between two reports of many machines" plan\:"A plan" probe\:"The result of aligntool probe" raid-settings\:"The result of aligntool raid tune on a running array" raid-tune\:"The result of aligntool raid tune" raid.show\:"The arrays of a machine" recipes\:"Recipes" status\:"The state of a disk or an array" trace\:"The analysis of a log of commands"))'
 }
 
 _aligntool_report() {
@@ -595,6 +595,7 @@ _aligntool_raid_persist() {
     _arguments -s -S \
         '(--system)--system=[debian, debian-dracut, fedora, opensuse or arch \[default\: this system\]]:NAME:(debian debian-dracut fedora opensuse arch)' \
         '(--mount)--mount=[Mount point, now and at every boot]:DIR:_files -/' \
+        '(--tuned)--tuned=[Keep the settings that were faster in this result of `raid tune ARRAY`]:FILE:_files' \
         '(--root)--root=[Configure the system installed below DIR, not this one]:DIR:_files -/' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
@@ -644,8 +645,10 @@ _aligntool_raid_tune() {
         '(--span)--span=[How much of each array to use]:SIZE: ' \
         '(--runtime)--runtime=[Duration of each load]:SECONDS: ' \
         '(--repeats)--repeats=[Rounds over all chunk sizes]:N: ' \
-        '(--output -o)--output=[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
-        '(--output -o)-o+[Save the result, for `raid plan --tuned FILE`; - is standard output]:FILE:_files' \
+        '(--settings)--settings=[Settings of an array to try, such as read_ahead_kb,stripe_cache_size \[default\: all\]]:NAME,...: ' \
+        '(--write-in)--write-in=[Also measure writes to an array, in a temporary file in this folder on it]:DIR:_files -/' \
+        '(--output -o)--output=[Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output]:FILE:_files' \
+        '(--output -o)-o+[Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
         '(--clear)--clear[Only remove test arrays of an earlier sweep from these members]' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
@@ -655,7 +658,7 @@ _aligntool_raid_tune() {
         '(--unconfined)--unconfined[Do not confine the programs that parse a disk or image]' \
         '(--help -h)--help[Show the options and an example]' \
         '(--help -h)-h[Show the options and an example]' \
-        '*:tune:_aligntool_devices'
+        '*:tune:(DEVICE... ARRAY)'
 }
 
 _aligntool_bench_run() {
@@ -875,7 +878,7 @@ _aligntool_raid() {
         'ensure:Let the array of a file exist\: leave it as it is, or make it of blank drives'
         'persist:Configure the system to start an existing array at every boot'
         'reformat:Change the LBA format of the NVMe members of an array, one at a time'
-        'tune:Measure which chunk size is fastest on empty drives'
+        'tune:Measure which chunk size or settings are fastest'
     )
     if ((CURRENT > 2)) && [[ $words[2] == (plan|show|create|ensure|persist|reformat|tune) ]]; then
         local word=$words[2]
