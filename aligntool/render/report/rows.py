@@ -153,7 +153,8 @@ def next_steps(report: Report) -> Next:
     if found.code is Code.IN_FLIGHT:
         back = command.replace("aligntool resume ", "aligntool rollback ", 1)
         return Next(disk, found.summary, (("to finish the move", command), ("to undo it", back)))
-    return Next(disk, found.summary if found in audit.hiding_findings(report) else "", (("", command),))
+    first = "" if is_by_hand(found.next) else _before_command(found.next)
+    return Next(disk, found.summary if found in audit.hiding_findings(report) else "", ((first, command),))
 
 
 Commands = Sequence[tuple[str, Sequence[str]]]
@@ -193,8 +194,14 @@ def _heading_of(command: str, *, captured: bool) -> str:
         return "Commands"
     if " --sysroot " in command:
         return "Commands for the capture, here"
-    first = split_step(command)[0].removeprefix(ON_CAPTURED).removesuffix(": ")
+    first = _before_command(command)
     return f"Commands on the captured machine{first and ', '}{first}"
+
+
+def _before_command(step: str) -> str:
+    """Return what is to be done before the command of a step, and on which machine it is otherwise."""
+    words, command, _ = split_step(step)
+    return words.removeprefix(ON_CAPTURED).removesuffix(": ") if command else ""
 
 
 # A row: equal disks, their verdict, map, table, stacks and findings.
