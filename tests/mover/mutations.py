@@ -199,9 +199,9 @@ MUTATIONS = (
     ),
     Mutation(
         "redundant signatures are restored together with the rest", "aligntool/mover/hidden_signatures.py",
-        "    signs = signature_bytes(view, *others)\n    hidden",
+        "    signs = signature_bytes(view, *others)\n    hidden: Bytes",
         "    signs = signature_bytes(view, *others)\n"
-        "    signs = SignatureBytes(frozenset(), signs.last, signs.vital)\n    hidden",
+        "    signs = SignatureBytes(frozenset(), signs.last, signs.vital)\n    hidden: Bytes",
         "blkid recognises what was left over from before",
         f"{EVERY_CUT}[gpt-0]",
     ),
