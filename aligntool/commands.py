@@ -312,7 +312,7 @@ def split_step(step: str) -> tuple[str, str, str]:
 
 def commands_in(steps: Iterable[str]) -> list[str]:
     """Return the commands of steps, without the words around them; a step in words has none."""
-    return [command for step in steps if (command := split_step(step)[1])]
+    return [command for _, command, _ in map(split_step, steps) if command]
 
 
 _WITH_COMMAND = re.compile(

@@ -167,8 +167,7 @@ def audit(
     roots: Sequence[str | None] = sysroot or (None,)
     if len(roots) > 1 and output_format is Format.PROMETHEUS:
         raise typer.BadParameter("metrics describe one machine: give one --sysroot")
-    if sysroot and below is not None:
-        raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
+    options.refuse_two_systems(below, captured=bool(sysroot))
     files = installed_below(below)
     given = UserLimits(sector_size=sector_size, physical_sector_size=physical_sector_size)
     reports = []

@@ -241,6 +241,12 @@ def one_machine(sysroots: list[str] | None) -> str | None:
     return sysroots[0] if sysroots else None
 
 
+def refuse_two_systems(below: str | None, *, captured: bool) -> None:
+    """Raise BadParameter if both --root and --sysroot are given."""
+    if captured and below is not None:
+        raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
+
+
 def attach_virtual(
     *targets: str,
     writes: bool = False,

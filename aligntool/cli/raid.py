@@ -354,8 +354,7 @@ def persist_command(
     """
     root = options.one_machine(sysroot)
     options.refuse_unapplied(yes=yes, shown={"--output": kept.output, "--sysroot": root})
-    if root is not None and below is not None:
-        raise typer.BadParameter("--root is for a system that is mounted here, --sysroot for a captured one")
+    options.refuse_two_systems(below, captured=root is not None)
     place = mount_point(mount) if mount is not None and below is None else mount
     text = ""
     if measured is not None:
@@ -1147,7 +1146,8 @@ def _running_array(names: Sequence[str]) -> str | None:
 
 def _setting_names(words: Sequence[str]) -> tuple[str, ...]:
     known = {name.rpartition("/")[2]: name for name in live.TRIED}
-    if unknown := [word for word in words if word not in known]:
+    unknown = [word for word in words if word not in known]
+    if unknown:
         raise typer.BadParameter(f"--settings: {unknown[0]!r} is none of {', '.join(known)}")
     return tuple(known[word] for word in words)
 

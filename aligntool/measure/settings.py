@@ -19,16 +19,7 @@ from aligntool.measure.run import Cell, Runs, SweepProgress, made_file
 from aligntool.measure.schedule import OVERHEAD_S, Target, TargetKind
 from aligntool.measure.targets import block_name, mount_of
 from aligntool.raid.levels import data_members, level_of
-from aligntool.raid.measured import (
-    Identity,
-    Load,
-    Verdict,
-    choose,
-    identity_of,
-    loads_of,
-    span_of,
-    sweep_order,
-)
+from aligntool.raid.measured import Identity, Load, choose, identity_of, loads_of, span_of, sweep_order
 from aligntool.raid.settings import (
     REQUESTS,
     SCHEDULER,
@@ -134,7 +125,8 @@ def plan_settings(
     attributes = Attributes(disk.name, facts.members)
     here = Machine(os.cpu_count() or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
                    os.sysconf("SC_PAGE_SIZE"))  # fmt: skip
-    now = {name: value for name in TRIED if (value := attributes.now(name))}
+    readable = ((name, attributes.now(name)) for name in TRIED)
+    now = {name: value for name, value in readable if value}
     of_each = {name: loads_for(name, loads if target else reading_loads(loads)) for name in now}
     tried = {
         name: tuple(values_to_try(name, value, attributes.offered(name), len(facts.members), here))
@@ -243,8 +235,7 @@ class SettingsRun:
                 if self._attributes.now(name) != value:
                     raise Stopped(f"another program has changed {name} of {sweep.path} meanwhile", hint="")
             samples = [sample for sample in self._samples if sample.setting == name]
-            choice = choose(samples, now)
-            self._set(name, choice.value if choice.value and choice.verdict is Verdict.CHANGED else now)
+            self._set(name, choose(samples, now).faster or now)
 
     def _set(self, name: str, value: str) -> None:
         sweep = self._sweep

@@ -132,6 +132,11 @@ class Choice(Generic[Value]):
     against: Mapping[Value, Ratio]  # of each value to the usual one
     apart: frozenset[Value]  # values that differ from the usual one by more than noise
 
+    @property
+    def faster(self) -> Value | None:
+        """The value if it is clearly faster than the usual one, otherwise None."""
+        return self.value if self.verdict is Verdict.CHANGED else None
+
 
 def value_words(value: int | str) -> str:
     """Return a chunk as a size, and a value of a setting as it is."""

@@ -12,7 +12,7 @@ from aligntool.inventory import ARRAY_SETTINGS, MEMBER_SETTINGS, ArrayFacts, Dis
 from aligntool.raid.boot import BACKUP
 from aligntool.raid.chunks import Evidence
 from aligntool.raid.levels import WORKLOADS
-from aligntool.raid.measured import Choice, Identity, Load, Verdict, choose, identity_of, in_order
+from aligntool.raid.measured import Choice, Identity, Load, choose, identity_of, in_order
 from aligntool.steps import ApplySettings, SettingChange, WriteFile
 from aligntool.units import KIB, MIB
 
@@ -135,9 +135,7 @@ def choices(tuning: SettingsTuning) -> dict[str, Choice[str]]:
 def faster(tuning: SettingsTuning) -> dict[str, str]:
     """Return the settings of which another value was clearly faster, with that value."""
     found = choices(tuning).items()
-    return {
-        name: choice.value for name, choice in found if choice.value and choice.verdict is Verdict.CHANGED
-    }
+    return {name: choice.faster for name, choice in found if choice.faster}
 
 
 def settings_text(tuning: SettingsTuning) -> str:

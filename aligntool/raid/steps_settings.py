@@ -51,7 +51,7 @@ class Attributes:
     def values(self) -> dict[str, str]:
         """Return all values by their files, in the order in which they have to be restored."""
         paths = [path for name in TRIED for path in self.paths[name]]
-        return {path: value for path in paths if (value := value_in(path))}
+        return {path: value for path, value in zip(paths, map(value_in, paths), strict=True) if value}
 
 
 def value_in(path: str) -> str:
@@ -81,12 +81,10 @@ def apply_settings(step: ApplySettings) -> Iterator[Said]:
 def undo_settings(step: ApplySettings) -> Iterator[Said]:
     """Set the former values, as far as the array runs and has those of the step."""
     attributes = _attributes(step)
-    for each in step.settings if attributes else ():
-        if (
-            attributes
-            and attributes.now(each.name) == each.after
-            and not attributes.set(each.name, each.before)
-        ):
+    if attributes is None:
+        return
+    for each in step.settings:
+        if attributes.now(each.name) == each.after and not attributes.set(each.name, each.before):
             yield Said(f"{each.name} of {step.path} stays as it is until the next boot")
 
 
