@@ -110,6 +110,8 @@ def test_a_mounted_partition_is_named_with_all_its_mount_points(parted_disk: Pat
         for place in places:
             run("umount", place, fails=True)
         raise
+    assert not any(map(os.path.ismount, places))
+    unmount(places[0], parted_disk)
     with lock_disk(str(parted_disk)):
         pass
 
