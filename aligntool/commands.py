@@ -32,6 +32,7 @@ class ByHand(StrEnum):
     ATTACHING = "a-partition-without-a-device"
     SIGNATURES = "a-remnant-of-another-content"
     TABLE = "a-damaged-partition-table"
+    LOST_JOURNAL = "a-parked-partition-without-its-journal"
     KERNEL_TABLE = "the-kernel-has-an-older-table"
     READ_ONLY = "a-disk-or-file-is-read-only"
     UNCLEAN = "a-file-system-that-was-not-unmounted"

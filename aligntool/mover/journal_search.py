@@ -7,7 +7,7 @@ the last and first 16 GiB, too.
 
 from collections.abc import Iterator
 
-from aligntool.commands import DISK, Hint, command
+from aligntool.commands import DISK, ByHand, Hint, by_hand, command
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats import parked
@@ -137,7 +137,9 @@ def _named_by_entry(device: Device, entry: parked.ParkedMark) -> Journal:
         journal = Journal.open(device, entry.journal_at)
     except NoJournal as error:
         # Nothing else says where the partitions were and are: no entry of the table may be changed now.
-        hint = "leave the disk as it is, also its table, and copy it with ddrescue"
+        leave = "leave the disk as it is, also its table, and copy it with ddrescue"
+        whole = by_hand(ByHand.LOST_JOURNAL, "sfdisk", "a partition whose content is recognised and whole")
+        hint = Hint(leave, "\n", whole)
         text = f"partitions of this disk are in flight, but {error}"
         raise Refused(text, hint=hint, code="journal-damaged") from error
     return matching(journal, device, entry.journal_id)

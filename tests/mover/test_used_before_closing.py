@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import RealignGoal
+from aligntool.commands import ByHand
 from aligntool.errors import NothingInFlight, Refused, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
@@ -23,6 +24,7 @@ from aligntool.steps import RebuildContent
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.conftest import Contents
+from tests.mover.disks import content_of
 from tests.mover.entries import entries
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk
 from tests.mover.test_changed_content import shrunk
@@ -287,5 +289,38 @@ def test_an_old_sector_0_that_is_put_back_does_not_end_a_rollback(tmp_path: Path
         result = final(disk)
         listed = entries(result)[5].extent  # the old place, or the new one if the change was complete
         assert result[listed.start : listed.end] == case.platter[old.start : old.end], cut
+        tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("label", ["dos", "gpt"])
+def test_files_over_all_of_the_journal_of_a_shrink_have_a_way_by_hand(
+    label: str, tmp_path: Path, contents: Contents
+) -> None:
+    """The partition is still parked, and its file system is whole: only the type of its entry is missing."""
+    case = shrunk(label, tmp_path, contents)
+    assert case.rebuilt
+    place = case.rebuilt.plan.journal.extent
+    last = case.run().operations
+    image = tmp_path / "filled.img"
+    tried = 0
+    for cut in range(last - 40, last):
+        filled = bytearray(final(case.run(cut)))
+        filled[place.start : place.end] = random.Random(1).randbytes(place.length)
+        image.write_bytes(filled)
+        try:
+            list(resume(MoveContext(SimulatedDisk(bytes(filled)), NoKernel())))
+        except Refused as refused:
+            if refused.refusals[0].code == "not-in-flight":
+                continue
+            assert refused.refusals[0].code == "journal-damaged"
+            assert ByHand.LOST_JOURNAL in str(refused.hint)
+        with content_of(image, entries(bytes(filled))[1].extent) as content:
+            if not run("blkid", "-p", content, fails=True):
+                continue
+            run("e2fsck", "-f", "-n", content)
+        run("sfdisk", "-q", "--no-reread", "--part-type", image, "1", "83" if label == "dos" else "L")
+        with pytest.raises(Refused, match="nothing is in flight"):
+            list(resume(MoveContext(SimulatedDisk(image.read_bytes()), NoKernel())))
         tried += 1
     assert tried
