@@ -105,19 +105,22 @@ def whole_images(
     gpt = _gpt(plan.disk.size, size, usable, role_of(kind))
     entry = parked_gpt_entry(next(gpt[1].used_entries()), journal_at, journal_id)
     parked = gpt[1].with_entries({entry.number: entry})
+    adds = adds_table(plan)
+    # A partition of an MBR may begin where a GPT would be: what is its own is hidden with its content.
+    end = head.end if adds else min(head.end, change.before.start)
     hidden: Writing = (
         (Sectors(tail.start, _backup_bytes(parked)),),
         (Sectors(0, sign),),
-        (Sectors(size, sign * (head.length // size - 1)),),
+        (Sectors(size, sign * (end // size - 1)),),
     )
-    if adds_table(plan):
+    if adds:
         return tables.TableImages(
             ((tail_before,),),
             hidden,
             _new_table(device, plan.disk.size, plan.rewrite.label, change.after, kind),
         )
     refuse_unusual_table(device, plan, command("audit"))
-    old = Sectors(size, bytes(device.read(size, head.length - size))), Sectors(0, bytes(device.read(0, size)))
+    old = Sectors(size, bytes(device.read(size, end - size))), Sectors(0, bytes(device.read(0, size)))
     return tables.TableImages(
         ((tail_before,), (old[0],), (old[1],)), hidden, ((Sectors(tail.start, bytes(tail.length)),),)
     )

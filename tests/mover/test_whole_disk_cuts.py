@@ -247,6 +247,23 @@ def test_a_cut_loses_nothing_of_a_luks_of_the_length_that_its_key_shows(tmp_path
     check_every_cut(case, tmp_path, whole)
 
 
+@sample(2)
+@pytest.mark.parametrize("kind", ["ext2", "swap"])  # not a boot sector, which may be torn
+@pytest.mark.parametrize("start", [1, 27, 32, 33, 34])
+def test_a_cut_loses_nothing_of_a_partition_where_a_gpt_would_be(tmp_path: Path, kind: str, start: int) -> None:
+    """Old flash has its first partition at sector 32: its content is hidden with its own deciding signature last."""
+    path = tmp_path / "content.img"
+    path.write_bytes(bytes(600 * KIB))
+    run(*MAKE[kind].format(path=path, kib=600).split())
+    image = tmp_path / "old.img"
+    image.write_bytes(bytes(start * 512) + path.read_bytes() + bytes(3 * MIB - start * 512 - 600 * KIB))
+    run("sfdisk", "-q", "--wipe", "never", image, stdin=f"label: dos\nstart={start}, size=1200, type=83\n")
+    case = make(tmp_path, kind, undo=True, old=image.read_bytes())
+    whole = case.act(case.platter, "realign")
+    assert end(case, tmp_path, final(whole)) == "new"
+    check_every_cut(case, tmp_path, whole)
+
+
 @sample(1)
 @pytest.mark.parametrize("undo", [False, True])
 def test_a_cut_loses_nothing_on_sectors_of_4096_bytes(tmp_path: Path, undo: bool) -> None:
