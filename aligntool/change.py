@@ -395,11 +395,14 @@ class MovePlan(Plan):
         return self.numbered(kind)[0][0]
 
 
-def what_stays_shrunk(plan: Plan) -> str:
-    """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system."""
-    shrunk = [f"the {step.kind} on partition {step.partition}" for step in plan.of(ShrinkContent)]
+def what_stays_shrunk(plan: Plan, *, ended: bool = False) -> str:
+    """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system. `ended`:
+    the plan was applied or undone.
+    """
+    names = ", ".join(f"the {step.kind} on partition {step.partition}" for step in plan.of(ShrinkContent))
+    state = f"now shorter than before: {names}" if ended else f"a rollback leaves {names} shorter"
     how = by_hand(ByHand.GROWING, "its own tool")
-    return f"a rollback leaves {', '.join(shrunk)} shorter; to lengthen it again: {how}" if shrunk else ""
+    return f"{state}; to lengthen it again: {how}" if names else ""
 
 
 class TablePlan(Plan):

@@ -251,7 +251,7 @@ def report_result(
         following = f"restart the machine, or {by_hand(ByHand.KERNEL_TABLE, 'partprobe', shell_word(disk))}"
     end_change(
         plan,
-        lambda: result_lines(plan, look_at(disk, asked)[0]),
+        lambda: result_lines(plan, look_at(disk, asked)[0], back=back, width=options.terminal_width()),
         again=options.command("audit", disk),
         json_=json_,
         back=back,

@@ -383,7 +383,19 @@ def table_lines(title: str, partitions: Sequence[Partition]) -> Iterator[Line]:
 # The result of a plan: the partitions that changed, as they are in the table on the disk now.
 
 
-def result_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
+def result_lines(plan: Plan, judged: Judged, *, back: bool, width: int) -> Iterator[Line]:
+    """Yield the state of each partition that moved, or after a rollback (`back`) is where it was, and what is
+    shorter than before.
+    """
+    if back:
+        yield plain("The table and the content are where they were before.")
+    yield from _place_lines(plan, judged)
+    shorter = what_stays_shrunk(plan, ended=True)
+    if shorter:
+        yield from paragraph(shorter, width)
+
+
+def _place_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
     parts = {partition.number: partition for partition in judged.disk.partitions}
     verdicts = judged.by_partition()
     for place in plan.places:

@@ -76,7 +76,9 @@ def test_a_rollback_says_what_it_does_and_not_what_it_undoes(in_flight: Path) ->
     planned = run_aligntool("rollback", "--dry-run", in_flight, code=0).stdout
     assert "copy back what was overwritten of partition 1" in planned
     assert "restore the signatures of partition 1 at the old place" in planned
-    said = run_aligntool("rollback", "--yes", in_flight, code=0).stderr
+    done = run_aligntool("rollback", "--yes", in_flight, code=0)
+    assert done.stdout.startswith("The table and the content are where they were before.\n")
+    said = done.stderr
     assert "write the old table: from here on the old places are valid" in said
     assert " copy partition 1" not in said.partition("steps to undo")[2]
 

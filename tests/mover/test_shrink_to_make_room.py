@@ -61,7 +61,8 @@ def test_no_ext4_is_planned_to_be_shorter_than_resize2fs_allows(tmp_path: Path, 
     if not whole:
         image = make(tmp_path / "table.img", "dos", [(63, image)])
     words = ("partition",) if whole else ("realign", "--not-suspended")
-    aligntool(*words, image, "--yes", "--shrink")
+    said = aligntool(*words, image, "--yes", "--shrink")
+    assert "\nnow shorter than before: the ext4 on partition 1; to lengthen it again: " in said
     place = extent(image, 1)
     assert place.length >= least and place.start % MIB == 0
     with image.open("rb") as file:
