@@ -19,7 +19,7 @@ from aligntool.linux.file_reader import fresh_reader
 from aligntool.mover.convert_table import BLOCK, check_sizes
 from aligntool.mover.hidden_signatures import with_signatures
 from aligntool.realign.disk_facts import open_claims
-from aligntool.realign.found_plan import FoundPlan, refuse_impossible
+from aligntool.realign.found_plan import FoundPlan, with_exact_cost
 from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
@@ -51,9 +51,8 @@ class Conversion:
             with open_claims(disk, request.goal) as (claims, sentences):
                 plan = convert_plan.plan_conversion(judged, request.goal, sizes, units, rebuilds, claims)
             plan = replace(plan, attention=(*sentences, *plan.attention))
-            found = FoundPlan(plan, judged, {}, {number: fat.parts for number, fat in fats.items()})
-            refuse_impossible(found)
-        return found
+            parts = {number: fat.parts for number, fat in fats.items()}
+            return with_exact_cost(FoundPlan(plan, judged, {}, parts))
 
 
 def judged_units(target: str, request: Request) -> tuple[Judged, dict[int, Unit], frozenset[int]]:

@@ -58,17 +58,19 @@ def _find_plan(target: str, request: Request, rule: str) -> FoundPlan:
     with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy, request.typed):
         found = plan_for(judged, request)
         refuse_second_table(judged.disk)
-        refuse_impossible(found)
-    return found
+        return with_exact_cost(found)
 
 
-def refuse_impossible(found: FoundPlan) -> None:
-    """Raise Refused if the move could not begin: its tables or its journal cannot be made, such as for an EBR
+def with_exact_cost(found: FoundPlan) -> FoundPlan:
+    """Return the plan with the bytes that its progress will count, unless a shrink changes them: without the
+    signatures, which the journal saves.
+
+    Raises Refused if the move could not begin: its tables or its journal cannot be made, such as for an EBR
     with its entries in another order.
     """
     plan = found.plan
     if not plan.of(WriteJournal):
-        return
+        return found
     place = plan.journal
     at = None if place.file else place.extent.start
     path = plan.disk.path
@@ -78,8 +80,14 @@ def refuse_impossible(found: FoundPlan) -> None:
     ):
         if plan.of(ShrinkContent):
             planned_images(plan, device, at, bytes(16))  # the content is not yet the one that moves
-        else:
-            journal_contents(plan, device, found.runs, found.rebuilt, at, bytes(16))
+            return found
+        runs = journal_contents(plan, device, found.runs, found.rebuilt, at, bytes(16)).runs
+    cost = plan.estimate
+    if cost is None:
+        return found
+    used = tuple(replace(use, bytes=sum(run.length for run in runs[use.partition])) for use in cost.used)
+    cost = replace(cost, bytes_to_copy=sum(use.bytes for use in used), used=used)
+    return replace(found, plan=replace(plan, estimate=cost))
 
 
 def plan_for(judged: Judged, request: Request) -> FoundPlan:

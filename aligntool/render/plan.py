@@ -8,7 +8,7 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
-from aligntool.change import ArrayPlan, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
+from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
 from aligntool.commands import commands_in
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
@@ -476,7 +476,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
         case MovePlan(conversion=None):
             count = sum(place.what != Role.EXTENDED for place in plan.places)
             estimate = plan.estimate
-            copied = f", {size_words(estimate.bytes_to_copy)} to copy" if estimate else ""
+            copied = f", {_size_to_copy(plan, estimate)} to copy" if estimate else ""
             time = (
                 f", about {time_words(estimate.seconds)}" if estimate and estimate.seconds is not None else ""
             )
@@ -621,16 +621,8 @@ def _place_cells(place: Place, sector_size: int) -> tuple[str, ...]:
 def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
     estimate = plan.estimate
     if estimate:
-        words = f"To copy: {size_words(estimate.bytes_to_copy)}"
-        if estimate.seconds is not None:
-            words += f", about {time_words(estimate.seconds)}"
-        else:
-            words += f", {_MEASURED_LATER}"
-        yield ((words, Style.TITLE),)
-        saved = sum(step.held.length for step in plan.of(steps.HoldContent))
-        if saved:
-            text = f"  the progress omits the signatures, up to {size_words(saved)}, which the journal saves"
-            yield from paragraph(text, width, "  ")
+        time = _MEASURED_LATER if estimate.seconds is None else f"about {time_words(estimate.seconds)}"
+        yield ((f"To copy: {_size_to_copy(plan, estimate)}, {time}", Style.TITLE),)
         for used in estimate.used:
             by = used.by if used.by.startswith("everything") else f"according to {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)
@@ -644,6 +636,11 @@ def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
         text = f"Journal (J): {size_words(journal.extent.length)} {where}"
         keep = f"; {_keep_words(journal.file)}" if journal.file else ""
         yield from paragraph(f"{text}{keep}", width, "  ")
+
+
+def _size_to_copy(plan: Plan, estimate: Estimate) -> str:
+    """Return the bytes to copy, which a shrink changes."""
+    return f"{'about ' if plan.of(steps.ShrinkContent) else ''}{size_words(estimate.bytes_to_copy)}"
 
 
 def _keep_words(file: str) -> str:

@@ -25,7 +25,7 @@ from aligntool.linux.loops import NoLoop, read_only_loop
 from aligntool.linux.luks import open_luks
 from aligntool.mover.whole_disk import other_kinds, refuse_unusual_table, table_inside
 from aligntool.realign.disk_facts import least_lengths, names_on, open_claims, refuse_bad_blocks, uses_of
-from aligntool.realign.found_plan import FoundPlan, refuse_impossible
+from aligntool.realign.found_plan import FoundPlan, with_exact_cost
 from aligntool.realign.preconditions import look_before_change, naming_loops
 from aligntool.realign.request import Request
 from aligntool.realign.second_table import refuse_second_table
@@ -55,9 +55,7 @@ class WholeDisk:
         judged = look_before_change(target, request, rule)
         path = judged.disk.path
         with naming_loops(path), hints_for_disk(path, judged.disk.raw_copy, request.typed):
-            found = self._find(judged, request, key)
-            refuse_impossible(found)
-        return found
+            return with_exact_cost(self._find(judged, request, key))
 
     def _find(self, judged: Judged, request: Request, key: bytes | None) -> FoundPlan:
         with open_claims(judged.disk, request.goal) as (claims, sentences):
