@@ -187,7 +187,7 @@ class DiskChange(DiskOperation):
         return plan
 
     def shown(self, plan: Plan) -> Plan:
-        return _limited(plan, self.rate)
+        return limited(plan, self.rate)
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, *self.kept) + "\n"
@@ -214,7 +214,7 @@ class DiskChange(DiskOperation):
         report_result(plan, plan.disk.path, self.asked, json_=json_, kernel_behind=kernel_behind)
 
 
-def _limited(plan: Plan, rate: int | None) -> Plan:
+def limited(plan: Plan, rate: int | None) -> Plan:
     """Return the plan with a duration in which the writes do not exceed `rate`, which also gives an image
     one. Its journal is written as well: in the end its place is zeroed.
     """

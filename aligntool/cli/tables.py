@@ -14,6 +14,7 @@ from aligntool.cli.layers import read_key
 from aligntool.cli.plan import (
     DiskChange,
     DiskOperation,
+    limited,
     overwriting,
     overwriting_words,
     report_result,
@@ -326,6 +327,9 @@ class ConvertCopy(DiskOperation):
 
     def document(self, plan: Plan) -> str:
         return plan_with_request(plan, "copying", self.asked) + "\n"
+
+    def shown(self, plan: Plan) -> Plan:
+        return limited(plan, self.rate)
 
     def next_command(self) -> str:
         return " ".join((self.asked.command, *options.no_lease_words(self.no_lease)))

@@ -15,7 +15,7 @@ from aligntool.audit.wording import (
     next_command,
     type_words,
 )
-from aligntool.change import MovePlan, Place, RealignGoal, TablePlan
+from aligntool.change import Estimate, MovePlan, Place, RealignGoal, TablePlan
 from aligntool.claims import Claims
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
@@ -354,9 +354,9 @@ def plan_copy(
         *_notes(disk, None, rebuilding),
         "what is in no partition is copied, too, unless it reads as zero",
     )
-    return TablePlan(
-        "convert-copy", target, words, _places(disk, units, rebuilding), plan_steps, attention, notes
-    )
+    places = _places(disk, units, rebuilding)
+    cost = Estimate(used, None)  # the rate of the slower one of two devices
+    return TablePlan("convert-copy", target, words, places, plan_steps, attention, notes, cost)
 
 
 def _left_out(disk: Disk, target: steps.Subject, sizes: Sizes) -> Iterator[str]:

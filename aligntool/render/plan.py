@@ -475,12 +475,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
     match plan:
         case MovePlan(conversion=None):
             count = sum(place.what != Role.EXTENDED for place in plan.places)
-            estimate = plan.estimate
-            copied = f", {_size_to_copy(plan, estimate)} to copy" if estimate else ""
-            time = (
-                f", about {time_words(estimate.seconds)}" if estimate and estimate.seconds is not None else ""
-            )
-            yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{copied}{time}."
+            yield f"{len(plan.copies)} of {counted(count, 'partition')} to move{_copy_words(plan)}."
             shorter = what_stays_shrunk(plan)
             yield (
                 "At risk: the partitions that move, if the drive fails or the journal is lost meanwhile: have"
@@ -500,7 +495,7 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
                 " meanwhile. Ctrl-C or a power cut loses nothing: resume finishes it, rollback undoes it."
             )
         case TablePlan():
-            yield f"A new partition table: {counted(len(plan.places), 'partition')}."
+            yield f"A new partition table: {counted(len(plan.places), 'partition')}{_copy_words(plan)}."
         case ArrayPlan(changes_layers=True):
             yield from _layer_summary(plan)
         case ArrayPlan(array=steps.MakeArray()):
@@ -523,14 +518,23 @@ def _drive_words(disk: steps.Subject) -> str:
     return f"{disk.path} ({identity_words(('serial ', disk.serial), ('WWN ', disk.wwn))})"
 
 
-_MEASURED_LATER = "at a rate that is measured as it runs"  # of an image, or of a drive of an unknown kind
+def _copy_words(plan: Plan) -> str:
+    """Return ", SIZE to copy, DURATION", or "" if nothing is copied."""
+    cost = plan.estimate
+    return f", {_size_to_copy(plan, cost)} to copy, {_duration_words(cost)}" if cost else ""
+
+
+def _duration_words(cost: Estimate) -> str:
+    """Return the duration, which is not known of an image, or of a drive of an unknown kind."""
+    if cost.seconds is None:
+        return "at a rate that is measured as it runs"
+    return f"about {time_words(cost.seconds)}"
 
 
 def _layer_summary(plan: Plan) -> Iterator[str]:
     cost = plan.estimate
     if cost:
-        time = f"about {time_words(cost.seconds)}" if cost.seconds is not None else _MEASURED_LATER
-        yield f"{size_words(cost.bytes_to_copy)} to encrypt, {time}."
+        yield f"{size_words(cost.bytes_to_copy)} to encrypt, {_duration_words(cost)}."
     yield (
         "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C"
         " or a power cut loses nothing: resume continues from there. The change cannot be rolled back."
@@ -621,8 +625,8 @@ def _place_cells(place: Place, sector_size: int) -> tuple[str, ...]:
 def _cost_lines(plan: Plan, width: int) -> Iterator[Line]:
     estimate = plan.estimate
     if estimate:
-        time = _MEASURED_LATER if estimate.seconds is None else f"about {time_words(estimate.seconds)}"
-        yield ((f"To copy: {_size_to_copy(plan, estimate)}, {time}", Style.TITLE),)
+        words = f"To copy: {_size_to_copy(plan, estimate)}, {_duration_words(estimate)}"
+        yield from paragraph(words, width, "  ", Style.TITLE)
         for used in estimate.used:
             by = used.by if used.by.startswith("everything") else f"according to {used.by}"
             yield from paragraph(f"  partition {used.partition}: {size_words(used.bytes)}, {by}", width)

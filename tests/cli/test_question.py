@@ -1,5 +1,6 @@
 """Before anything is written: what is written to, what is lost, and the name that the user typed."""
 
+import re
 import shlex
 from functools import partial
 from pathlib import Path
@@ -87,8 +88,11 @@ def test_a_list_of_what_is_lost_is_in_the_plan_and_its_length_in_the_question(fo
 
 def test_a_copy_asks_for_the_new_name(folder: Path, disk: Path) -> None:
     run_aligntool("realign", "--yes", "disk.img", cwd=folder, code=0)
+    limited = run_aligntool("convert", "disk.img", "-o", "new.img", "--rate", "1MiB", "--dry-run", cwd=folder, code=0)
+    assert re.search(r"\nTo copy: .*B\)?, about \d+ (s|min)\n", limited.stdout)
     with Terminal("convert", "disk.img", "-o", "new.img") as terminal:
         text = question(terminal)
+        assert re.search(r"1 partition, .*B\)? to copy, at a rate that is measured as it runs\.", text)
         assert text.startswith("This writes to new.img.")
         assert text.endswith("Type new.img to continue:")
         terminal.type("new.img\n")
