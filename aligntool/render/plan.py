@@ -750,11 +750,13 @@ def sentence_lines(title: str, sentences: Sequence[str], style: Style, width: in
 
 
 def merged_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return sentences that differ only in the device that they begin with as one: "sda, sdb: a sentence"."""
+    """Return sentences that differ only in the device or partition that they begin with as one: "sda, sdb: a
+    sentence".
+    """
     devices: dict[str, list[str]] = {}
     for sentence in sentences:
         device, _, rest = sentence.partition(": ")
-        if not rest or " " in device:
+        if not rest or " " in device.removeprefix("partition "):
             device = ""
             rest = sentence
         devices.setdefault(rest, []).append(device)

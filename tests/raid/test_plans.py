@@ -61,6 +61,9 @@ def test_a_short_plan_has_members_values_and_a_line_for_each_kind_of_step(each: 
 def test_sentences_that_differ_in_their_device_only_are_one() -> None:
     told = ("sda: old", "sdb: old", "sda: worn", "the rest: stays", "sda is one: of two")
     assert merged_sentences(told) == ["sda, sdb: old", "sda: worn", "the rest: stays", "sda is one: of two"]
+    assert merged_sentences(("partition 1: as it is", "partition 2: as it is")) == [
+        "partition 1, partition 2: as it is"
+    ]
 
 
 def test_recipes_sample_drives_and_golden_plans_correspond() -> None:

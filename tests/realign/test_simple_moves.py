@@ -5,6 +5,8 @@ import pytest
 from aligntool.change import from_json, to_json
 from aligntool.inventory import TableLabel
 from aligntool.realign.planning import find_repairs
+from aligntool.render.lines import text_of
+from aligntool.render.plan import plan_lines
 from tests.realign.movable_disks import judged, movable_disk, plan_for, starts
 
 
@@ -33,3 +35,10 @@ def test_an_aligned_disk_needs_no_step() -> None:
     disk = movable_disk("2048+100000 ext4; 200000+4 ext4")
     assert plan_for(disk).steps == ()
     assert find_repairs(judged(disk)) == ()
+
+
+def test_a_plan_for_several_windows_partitions_says_once_what_to_do_afterwards() -> None:
+    plan = plan_for(movable_disk("63+100000 ntfs; 100063+200000 ntfs", label=TableLabel.DOS))
+    assert sum("Disk Management" in sentence for sentence in plan.attention) == 2
+    text = "".join(text_of(plan_lines(plan, width=1000)))
+    assert text.count("Disk Management") == 1 and "partition 1, partition 2: Windows remembers drive letters" in text
