@@ -893,7 +893,8 @@ def tune_command(
             "--write-in",
             parser=options.path,
             metavar="DIR",
-            help="Also measure writes to an array, in a temporary file in this folder on it.",
+            help="Also measure writes to an array, in a temporary file in this folder on it; needed for"
+            " group_thread_cnt and stripe_cache_size.",
         ),
     ] = None,
     kept: TuningFile,
