@@ -172,12 +172,11 @@ def _format(member: Member) -> Iterator[str]:
 
 
 def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
-    """Yield how the members differ, a sentence each."""
+    """Yield how the members differ, a sentence each; `unused_words` has their sizes."""
     drives = [member.disk for member in members]
     properties: tuple[tuple[str, Callable[[Disk], object]], ...] = (
         ("models", lambda disk: disk.model),
         ("firmware", lambda disk: disk.firmware),
-        ("sizes", lambda disk: format_size(disk.size) if disk.size else None),
         ("links", lambda disk: link_words(disk) or None),
         ("kinds", lambda disk: disk.kind.value),
         (
@@ -193,7 +192,7 @@ def differences(members: Sequence[Member], known: Known) -> Iterator[str]:
         if len(set(found.values())) > 1:
             listed = ", ".join(f"{name} {value}" for name, value in found.items())
             far = "a process on one node reaches the others over the link between the processors"
-            why = far if title == _NUMA else "the slowest and the smallest limit the array"
+            why = far if title == _NUMA else "the slowest limits the array"
             yield f"the members have different {title}: {listed}; {why}"
     yield from (f"{disk.name}: {_ODD[disk.kind]}" for disk in drives if disk.kind in _ODD)
     yield from wear_warnings({member.name: member.disk.health for member in members})

@@ -143,10 +143,7 @@ def _placement_notes(decided: Decided) -> Iterator[str]:
         )
     lengths = {members.own_length(placed) for placed in decided.placed}
     if len(lengths) > 1 and (first.entries or decided.geometry.level.redundant):
-        yield (
-            f"every member contributes {format_size(first.extent.length)}, set by the smallest; the rest"
-            " stays free"
-        )
+        yield f"every member contributes {format_size(first.extent.length)}"
     if goal.system in boot.SYSTEMS:
         yield f"the files and commands are those of {boot.SYSTEMS[goal.system].title}"
 

@@ -446,17 +446,13 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     yield from paragraph(
         "  " + " · ".join(word for word in (known, size_words(disk.size)) if word), width, "  "
     )
-    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)] or [
-        f"{LOST}{_nothing_lost(plan)}"
-    ]
+    lost = _lost(plan) or [f"{LOST}{_nothing_lost(plan)}"]
     if len(lost) > 1:
-        lost = [f'{LOST}{len(lost)} items, listed above under "{_OVERWRITTEN}"']
+        lost = [f"{LOST}{len(lost)} items, listed in the plan above"]
     suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
     for sentence in (*lost, *_summary_sentences(plan), *suspended):
         yield from paragraph(f"  {sentence}", width, "  ")
 
-
-_OVERWRITTEN = "Overwritten"
 
 _REFORMAT_RISK = (
     "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a"
@@ -543,8 +539,15 @@ def _layer_summary(plan: Plan) -> Iterator[str]:
 
 def _lost_lines(plan: Plan, width: int) -> Iterator[Line]:
     """Yield the content that the plan overwrites, and what may be suspended."""
-    lost = [sentence for sentence in plan.attention if sentence.startswith(LOST)]
-    yield from sentence_lines(_OVERWRITTEN, lost, Style.BAD, width)
+    yield from sentence_lines("Overwritten", _lost(plan), Style.BAD, width)
+    yield from _suspended_lines(plan, width)
+
+
+def _lost(plan: Plan) -> list[str]:
+    return [sentence for sentence in plan.attention if sentence.startswith(LOST)]
+
+
+def _suspended_lines(plan: Plan, width: int) -> Iterator[Line]:
     suspended = [sentence for sentence in plan.attention if sentence.startswith(SUSPENDED)]
     yield from sentence_lines("Before", suspended, Style.BAD, width)
 
@@ -789,7 +792,7 @@ def raid_plan_lines(
         for row in columns(values, left=(0, 1)):
             yield from paragraph(f"  {row.rstrip()}", width, "           ")
         yield EMPTY
-    yield from _lost_lines(plan, width)
+    yield from _suspended_lines(plan, width)
     if plan.changes_layers and plan.steps:
         for sentence in _layer_summary(plan):
             yield from paragraph(sentence, width)
@@ -807,8 +810,12 @@ def raid_plan_lines(
 
 
 def _array_head(plan: ArrayPlan, width: int, *, is_new_each_time: bool) -> Iterator[Line]:
-    """Yield the goal, the size, when the array is at full speed, and the system for which it is made."""
+    """Yield the goal, what is lost, the size, when the array is at full speed, and the system for which it is
+    made.
+    """
     yield from stacked(((f"{plan.disk.path}: ", Style.TITLE), (plan.goal, Style.TITLE)), width)
+    for sentence in _lost(plan):
+        yield from paragraph(f"  {sentence}", width, style=Style.BAD)
     facts = f"  {size_words(plan.disk.size)} · {plan.disk.sector_size}-byte sectors" if plan.disk.size else ""
     facts += f" · UUID {plan.disk.disk_id}" if plan.disk.disk_id and not plan.changes_layers else ""
     if plan.array and is_new_each_time:

@@ -80,7 +80,7 @@ def test_a_list_of_what_is_lost_is_in_the_plan_and_its_length_in_the_question(fo
     run("sfdisk", "-q", "parts.img", stdin="label: gpt\n" + "size=20480\n" * 3)
     with Terminal("layout", "parts.img", "--wipe", "parts.img", "--part", "rest:linux") as terminal:
         text = " ".join(" ".join(terminal.until(asked)).split())
-        assert 'lost: 3 items, listed above under "Overwritten"' in text[text.rindex("This writes to") :]
+        assert "lost: 3 items, listed in the plan above" in text[text.rindex("This writes to") :]
         assert all(text.count(f"lost: partition {number}") == 1 for number in (1, 2, 3))
         terminal.type("\x03")
         assert terminal.end() == 130

@@ -222,7 +222,7 @@ def test_differences_between_members_are_reported() -> None:
     one, two = linked(drive(0), 3_938_000_000), linked(drive(1), 1_969_000_000, width=2)
     other = replace(two, model="ACME NV2", numa_node=1, size=(two.size or 0) + 4096)
     said = "\n".join(planned(goal(), replace(one, numa_node=0), other).attention)
-    for words in ("models: nvme0n1 ACME NV1, nvme1n1 ACME NV2", "NUMA nodes", "sizes", "links: nvme0n1 link 8 GT/s x4"):
+    for words in ("models: nvme0n1 ACME NV1, nvme1n1 ACME NV2", "NUMA nodes", "links: nvme0n1 link 8 GT/s x4"):
         assert f"different {words}" in said, words
     assert "different" not in "\n".join(planned(goal(), *drives(2)).attention)
 
@@ -362,3 +362,12 @@ def test_the_head_of_a_plan_says_how_much_of_larger_drives_is_not_used(sizes: tu
     head = lines[: next(number for number, line in enumerate(lines) if line.startswith("member "))]
     assert [line for line in head if line.startswith("Not used")] == ([said] if said else [])
     assert sum("Not used" in line for line in lines) == bool(said)
+    assert not any("different sizes" in line for line in lines)
+
+
+def test_the_second_line_of_a_plan_says_what_is_lost_and_no_other_line_does() -> None:
+    plan = planned(goal(), *drives(2))
+    plan = replace(plan, attention=("lost: ext4 on the whole drive, on nvme0n1", *plan.attention))
+    lines = [line.strip() for line in text_of(raid_plan_lines(plan, width=200))]
+    assert lines[1] == "lost: ext4 on the whole drive, on nvme0n1"
+    assert sum("lost: " in line for line in lines) == 1
