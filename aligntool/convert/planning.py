@@ -133,11 +133,19 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
     unneeded = _deletion(disk, part)
     is_known = len(part.content) == 1
     contents = tuple(_content_refusals(disk, part, largest, units[part.number])) if is_known else ()
-    # A realign does not help where the content stays unsuitable.
     realigned = "" if contents else next_command(disk, "plan realign", "--grain 1MiB")
     moved = unneeded if start_exemption(part, None) else realigned  # a realign does not move those
     if part.role is Role.EXTENDED:  # nor this: it is empty, or there is no free block for its EBR
         moved = audit_command(disk) if logicals_of(disk, part) else unneeded
+    if part.role is not Role.EXTENDED:  # first, because a realign does not help where they stay
+        yield from content_reasons(disk, part, what)
+        if part.role is Role.NESTED:
+            text = f"{what} is in a table nested inside another partition, which stores sector numbers"
+            yield Refusal("nested-label", what, text, audit_command(disk))
+        yield from contents
+        if _is_unknown(part):
+            text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
+            yield Refusal("no-content", what, text, unneeded)
     if extent.start % BLOCK:
         text = f"{what} begins at byte {extent.start}, which is not a multiple of {format_size(BLOCK)}"
         yield Refusal("off-grid", what, text, moved)
@@ -160,16 +168,6 @@ def _part_refusals(disk: Disk, part: Partition, sizes: Sizes, size: int, units: 
         yield Refusal(
             "no-room", what, text, next_command(disk, "convert", *sector_size_options(sizes), "-o NEW")
         )
-    if part.role is Role.EXTENDED:
-        return
-    yield from content_reasons(disk, part, what)
-    if part.role is Role.NESTED:
-        text = f"{what} is in a table nested inside another partition, which stores sector numbers"
-        yield Refusal("nested-label", what, text, audit_command(disk))
-    yield from contents
-    if _is_unknown(part):
-        text = f"nothing is recognised on {what}, so the sector size that it needs is unknown"
-        yield Refusal("no-content", what, text, unneeded)
 
 
 def _record_refusals(disk: Disk) -> Iterator[Refusal]:

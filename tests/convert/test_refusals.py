@@ -272,3 +272,14 @@ def test_bytes_of_a_partition_after_its_last_block_are_kept(tmp_path: Path, blan
         return
     (reason,) = reasons(disk)
     assert reason.code == "off-grid" and "which are not blank" in reason.text
+
+
+@pytest.mark.needs_tools("sfdisk", "mke2fs")
+def test_the_first_reason_is_the_content_that_a_realign_does_not_help(tmp_path: Path) -> None:
+    disk = tmp_path / "disk.img"
+    disk.write_bytes(bytes(8 * MIB))
+    run("sfdisk", "-q", disk, stdin="label: dos\nstart=63,size=8192,type=83\n")
+    run("mke2fs", "-q", "-b", "1024", "-E", f"offset={63 * 512}", disk, "4096k")
+    first, second = reasons(disk)[:2]
+    assert first.code != "off-grid" and "blocks of 1024 bytes" in first.text and "mke2fs" in first.hint
+    assert second.code == "off-grid" and "realign" not in second.hint
