@@ -87,8 +87,7 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
     resume = next_resume(disk)
-    undo = f"{next_resume(disk, 'rollback')} undoes it"
-    status = f"{next_resume(disk, 'status')} shows how far the move got; {undo}"
+    status = f"{next_resume(disk, 'status')} shows how far the move got"
     text = f"a move of partitions is in flight{shown}; do not mount, repair or partition the disk"
     kept = "their partitions, and others that this table lacks, are shown again when it is finished or undone"
     parked = f"{parked}: {kept}"

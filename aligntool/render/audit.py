@@ -270,10 +270,16 @@ def _group_lines(
     steps.sort(key=lambda step: (" plan " not in step, "--shrink" in step))
     shown = len(steps) if verbose else MOST_STEPS
     for step in steps[:shown]:
-        yield step_line("    ", step)
+        yield from (step_line("    ", way) for way in ways_on(code, step))
     if len(steps) > shown:
         yield ((f"    … and {len(steps) - shown} more; -v shows them", Style.DIM),)
     yield EMPTY
+
+
+def ways_on(code: Code, step: str) -> tuple[str, ...]:
+    """Return the next command of a finding; of a move in flight also the one that undoes it."""
+    undo = step.replace("aligntool resume ", "aligntool rollback ", 1) if code is Code.IN_FLIGHT else step
+    return tuple(dict.fromkeys((step, undo)))
 
 
 def merged_findings(findings: Sequence[Finding], *, alone: str | None) -> list[tuple[Finding, str]]:

@@ -515,9 +515,12 @@ def _drive_words(disk: steps.Subject) -> str:
 
 
 def _copy_words(plan: Plan) -> str:
-    """Return ", SIZE to copy, DURATION", or "" if nothing is copied."""
+    """Return ", SIZE to copy, DURATION", without a duration that is not known, or "" if nothing is copied."""
     cost = plan.estimate
-    return f", {_size_to_copy(plan, cost)} to copy, {_duration_words(cost)}" if cost else ""
+    if cost is None:
+        return ""
+    time = "" if cost.seconds is None else f", {_duration_words(cost)}"
+    return f", {_size_to_copy(plan, cost)} to copy{time}"
 
 
 def _duration_words(cost: Estimate) -> str:

@@ -78,4 +78,6 @@ def test_the_audit_of_a_disk_in_flight_suggests_no_second_move(label: str, tmp_p
     image.write_bytes(_half_way(make_crowd(8000, label)))
     said = run_aligntool("audit", "--fail-on", "never", image, code=0).stdout
     assert f"aligntool status {image}" in " ".join(said.split())
+    ways = [line.strip() for line in said.splitlines() if line.startswith("    → ")]
+    assert [way.split()[2] for way in ways[:2]] == ["resume", "rollback"]
     assert "plan realign" not in said

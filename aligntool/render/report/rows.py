@@ -151,8 +151,8 @@ def next_steps(report: Report) -> Next:
     disk = found.disk or ""
     command = _to_paste(found.next)
     if found.code is Code.IN_FLIGHT:
-        back = command.replace("aligntool resume ", "aligntool rollback ", 1)
-        return Next(disk, found.summary, (("to finish the move", command), ("to undo it", back)))
+        ways = zip(("to finish the move", "to undo it"), audit.ways_on(found.code, command), strict=True)
+        return Next(disk, found.summary, tuple(ways))
     first = "" if is_by_hand(found.next) else _before_command(found.next)
     return Next(disk, found.summary if found in audit.hiding_findings(report) else "", ((first, command),))
 
