@@ -438,12 +438,8 @@ def parse_recipe(file: str, content: str) -> Recipe:
     Raises Refused.
     """
     top, tables = read_tables(file, content, kinds=_TABLES, keys=None)
-    if top.values.get("format") != FORMAT:
-        found = top.values.get("format")
-        raise top.refusal(
-            "format is missing" if found is None else f"format is {found!r}",
-            hint=f"this aligntool reads format = {FORMAT}",
-        )
+    if top.values.get("format") not in (None, FORMAT):  # another format has other keys
+        _require_format(top)
     kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
     name = file.rpartition("/")[2].removesuffix(".toml")
     read: dict[str, Callable[[], Goal]] = {
@@ -454,7 +450,8 @@ def parse_recipe(file: str, content: str) -> Recipe:
         "layout": lambda: _layout_goal(top, tables["part"]),
     }
     words = top.text if kind == "ensure" else top.required
-    _, _, goal, summary, note, source = _read_all(
+    _, _, _, goal, summary, note, source = _read_all(
+        partial(_require_format, top),
         partial(top.allow, *_KEYS[kind], elsewhere=_TABLES),
         partial(_refuse_other_tables, top, kind, tables),
         read[kind],
@@ -463,6 +460,13 @@ def parse_recipe(file: str, content: str) -> Recipe:
         partial(words, "source"),
     )
     return Recipe(name, file, summary or "", note, source or "", goal)
+
+
+def _require_format(top: Entry) -> None:
+    found = top.values.get("format")
+    if found != FORMAT:
+        text = "format is missing" if found is None else f"format is {found!r}"
+        raise top.refusal(text, hint=f"this aligntool reads format = {FORMAT}")
 
 
 def _refuse_other_tables(top: Entry, kind: str, tables: Mapping[str, tuple[Entry, ...]]) -> None:
@@ -493,8 +497,8 @@ def parse_part(text: str) -> PartitionRequest:
 
 
 def _realign_goal(top: Entry) -> RealignGoal:
-    grain = _grain(top)
-    least = top.size("least_start") or 0
+    grain, least = _read_all(partial(_grain, top), partial(top.size, "least_start"))
+    least = least or 0
     if least % (grain or MIB):
         raise top.refusal("least_start must be a multiple of the grain")
     return RealignGoal(grain=grain or MIB, grain_given=grain is not None, least_start=least)

@@ -1,9 +1,9 @@
 """Output on a terminal of 80 columns and 24 lines: the pager, the summary before a question, many disks."""
 
-import re
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
