@@ -225,3 +225,11 @@ def test_all_errors_of_an_array_and_of_a_benchmark_are_reported_together() -> No
             parse_recipe("my.toml", head + text)
         assert all(any(key in reason.text for reason in refused.value.refusals) for key in keys), str(refused.value)
         assert len(refused.value.refusals) == len(keys), str(refused.value)
+
+
+def test_a_missing_format_is_reported_together_with_every_other_error() -> None:
+    with pytest.raises(Refused) as refused:
+        parse_recipe("mine.toml", 'kind = "realign"\ngrain = "3KiB"\nleast_start = "x"\nfoo = 1\n')
+    said = str(refused.value)
+    for words in ("format is missing", "unknown key 'foo'", "grain must be", "least_start: 'x' is not a size"):
+        assert words in said, words

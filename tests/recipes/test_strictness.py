@@ -111,11 +111,3 @@ def test_a_long_hostile_model_name_is_matched_quickly() -> None:
 def test_normalising_a_name_twice_changes_nothing(model: str) -> None:
     once = normal(model).removeprefix("ata ")
     assert " ".join(once.split()) == once
-
-
-def test_a_missing_format_is_reported_together_with_every_other_error() -> None:
-    with pytest.raises(Refused) as refused:
-        parse_recipe("mine.toml", 'kind = "realign"\ngrain = "3KiB"\nleast_start = "x"\nfoo = 1\n')
-    said = str(refused.value)
-    for words in ("format is missing", "unknown key 'foo'", "grain must be", "least_start: 'x' is not a size"):
-        assert words in said, words

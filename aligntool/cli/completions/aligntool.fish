@@ -561,7 +561,7 @@ complete -c aligntool -n '__aligntool_is raid tune' -l span -d 'How much of each
 complete -c aligntool -n '__aligntool_is raid tune' -l runtime -d 'Duration of each load' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l repeats -d 'Rounds over all chunk sizes' -x
 complete -c aligntool -n '__aligntool_is raid tune' -l settings -d 'Settings of an array to try, such as read_ahead_kb,stripe_cache_size [default: all]' -x
-complete -c aligntool -n '__aligntool_is raid tune' -l write-in -d 'Also measure writes to an array, in a temporary file in this folder on it' -r -f -a '(__fish_complete_directories)'
+complete -c aligntool -n '__aligntool_is raid tune' -l write-in -d 'Also measure writes to an array, in a temporary file in this folder on it; needed for group_thread_cnt and stripe_cache_size' -r -f -a '(__fish_complete_directories)'
 complete -c aligntool -n '__aligntool_is raid tune' -l output -s o -d 'Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is raid tune' -l overwrite -d 'Replace existing files'
 complete -c aligntool -n '__aligntool_is raid tune' -l clear -d 'Only remove test arrays of an earlier sweep from these members'

@@ -646,7 +646,7 @@ _aligntool_raid_tune() {
         '(--runtime)--runtime=[Duration of each load]:SECONDS: ' \
         '(--repeats)--repeats=[Rounds over all chunk sizes]:N: ' \
         '(--settings)--settings=[Settings of an array to try, such as read_ahead_kb,stripe_cache_size \[default\: all\]]:NAME,...: ' \
-        '(--write-in)--write-in=[Also measure writes to an array, in a temporary file in this folder on it]:DIR:_files -/' \
+        '(--write-in)--write-in=[Also measure writes to an array, in a temporary file in this folder on it; needed for group_thread_cnt and stripe_cache_size]:DIR:_files -/' \
         '(--output -o)--output=[Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the result, for `raid plan` or `raid persist --tuned FILE`; - is standard output]:FILE:_files' \
         '(--overwrite)--overwrite[Replace existing files]' \
