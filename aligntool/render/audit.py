@@ -220,13 +220,16 @@ def urgency(report: Report) -> Mapping[str | None, Urgency]:
 NOT_URGENT = (True, Severity.INFO.rank, True)
 
 
+_SHOWN_NOTES = (Code.NOT_SEEN, Code.FSTAB_WITHOUT_NOFAIL)  # the result is incomplete; a boot may stop
+
+
 def finding_lines(report: Report, *, width: int, verbose: bool, quiet: bool) -> Iterator[Line]:
     hidden: list[Finding] = []
     hiding = hiding_findings(report)
     groups = sorted(by_code(report), key=lambda group: (group[0] not in hiding, not group[0].is_damage))
     for findings in groups:
         note = findings[0].severity is Severity.INFO
-        if note and not verbose and (quiet or findings[0].code is not Code.NOT_SEEN):
+        if note and not verbose and (quiet or findings[0].code not in _SHOWN_NOTES):
             hidden += findings
         elif quiet:
             yield from (

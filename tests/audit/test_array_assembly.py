@@ -8,6 +8,8 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding
 from aligntool.inventory import Inventory
 from aligntool.raid.running import arrays_of, find_array
+from aligntool.render.audit import finding_lines
+from aligntool.render.lines import text_of
 from aligntool.system import MdadmConf, System, Unfinished, merge_confs, parse_crypttab, parse_mdadm_conf
 from aligntool.units import GIB
 from tests.audit.array_builders import FS, OTHER, RIGHT, UUID, finding_codes, fstab, image, lines, machine, system
@@ -206,6 +208,12 @@ def test_an_array_of_another_host_without_a_line_is_foreign(
 )
 def test_fstab_should_use_a_stable_name_and_allow_a_missing_array(line: str, expected: list[tuple[str, str]]) -> None:
     assert findings(system(fstab=fstab(line))) == expected
+
+
+def test_the_text_of_an_audit_shows_a_mount_without_nofail_among_its_notes() -> None:
+    report = audit(machine(system(fstab=fstab(f"UUID={FS} /srv ext4 defaults 0 2"))), {})
+    text = "".join(text_of(finding_lines(report, width=200, verbose=False, quiet=False)))
+    assert "fstab mounts it at /srv without nofail" in text and "raid persist" in text
 
 
 def test_a_number_that_an_array_line_preserves_is_only_a_note() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from aligntool.audit import report as reports
 from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, Report, Severity
 from aligntool.commands import is_by_hand, split_step
-from aligntool.inventory import DiskKind
+from aligntool.inventory import Disk, DiskKind
 from aligntool.render import audit, svg
 from aligntool.render.lines import ON_CAPTURED
 from aligntool.render.report.disks import Content, Loss, disk_names
@@ -399,6 +399,10 @@ def _urgency(
     return worst, is_on, disk.kind is DiskKind.LOOP and not disk.partitions
 
 
+def _layer_words(disk: Disk) -> str | None:
+    return disk.array.level if disk.array else disk.mapping
+
+
 def _row(
     group: Sequence[Judged],
     place: str,
@@ -423,7 +427,7 @@ def _row(
         name=_names(group, content.report),
         disks=[disk.name for disk in disks],
         facts=" · ".join(
-            filter(None, (audit.model_words(first.disk), first.disk.kind.value, first.disk.mapping))
+            filter(None, (audit.model_words(first.disk), first.disk.kind.value, _layer_words(first.disk)))
         ),
         size="" if first.disk.size is None else format_about(first.disk.size),
         small=small_map(first),
