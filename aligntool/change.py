@@ -396,8 +396,8 @@ class MovePlan(Plan):
 
 
 def what_stays_shrunk(plan: Plan, *, ended: bool = False) -> str:
-    """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system. `ended`:
-    the plan was applied or undone.
+    """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system.
+    `ended`: the plan was applied or undone.
     """
     names = ", ".join(f"the {step.kind} on partition {step.partition}" for step in plan.of(ShrinkContent))
     state = f"now shorter than before: {names}" if ended else f"a rollback leaves {names} shorter"

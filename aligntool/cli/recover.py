@@ -250,8 +250,8 @@ def status(
         sentences = (none,) if unread else ()
         width = terminal_width()
         of_image = command_lines([command("status", "IMAGE")], width, ["an image has to be named"])
-        lines = (*paragraph(none, width), *of_image)
-        print_lines(status_json(None, Status("old", sentences)) if json_ else lines)
+        shown = (*paragraph(none, width), *of_image)
+        print_lines(status_json(None, Status("old", sentences)) if json_ else shown)
     for number, each in enumerate(found):
         lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)
         between = (EMPTY,) if number else ()

@@ -13,7 +13,7 @@ from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk, DiskKind, Health, KnownGeometry, LinkHop, TableLabel, Uplink
 from aligntool.raid.levels import Level
 from aligntool.steps import DataArea, MakeArray, NewEntry, SetPartitionType, Step, wiped_ends
-from aligntool.units import MIB, Extent, align_down, align_up, format_about, format_size
+from aligntool.units import MIB, Extent, align_down, align_up, format_about
 
 # Wear and temperature of the members, in words, with warnings.
 #

@@ -520,9 +520,9 @@ def _windows_attention(disk: Disk, part: Partition, names: Mapping[int, StartNam
     if (active or SYSTEM_HIVE in files) and not files & set(BCD_STORES):
         yield (
             f"partition {part.number}: a Windows that starts from the MBR may be there. Windows XP and older"
-            " have no boot entries that name a start. From Vista on they (BCD) name the disk signature and the"
-            " old start: if such a Windows does not start, start the Windows repair medium and run: bootrec"
-            " /rebuildbcd, then bcdboot C:\\Windows /s C:"
+            " have no boot entries that name a start. From Vista on they (BCD) name the disk signature and"
+            " the old start: if such a Windows does not start, start the Windows repair medium and run:"
+            " bootrec /rebuildbcd, then bcdboot C:\\Windows /s C:"
         )
     elif SYSTEM_HIVE not in files:
         where = "by the disk signature and the start of the partition"

@@ -211,7 +211,7 @@ def test_fstab_should_use_a_stable_name_and_allow_a_missing_array(line: str, exp
 
 
 def test_the_text_of_an_audit_shows_a_mount_without_nofail_among_its_notes() -> None:
-    report = audit(machine(system(fstab=fstab(f"UUID={FS} /srv ext4 defaults 0 2"))), {})
+    report = audit(machine(system=system(fstab=fstab(f"UUID={FS} /srv ext4 defaults 0 2"))), {})
     text = "".join(text_of(finding_lines(report, width=200, verbose=False, quiet=False)))
     assert "fstab mounts it at /srv without nofail" in text and "raid persist" in text
 

@@ -535,9 +535,9 @@ def test_a_link_is_marked_as_slow_only_where_the_audit_reports_it() -> None:
     assert words_of(parsed(captured_page("nvme-behind-switch"))).count("slower than possible") == len(slow)
     assert words_of(parsed(array_page())).count("slower than possible") == 1
 
+
 def test_the_row_of_an_array_has_its_level_on_every_width() -> None:
     assert '<span class="model">md · raid0</span>' in array_page()
-
 
 
 @sample(3)
