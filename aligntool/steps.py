@@ -332,8 +332,8 @@ class MakeTable:
 
 @dataclass(frozen=True, slots=True)
 class FormatDrive:
-    """Format the NVMe namespace of an empty drive that becomes a member. Done when it has that format. It is
-    not undone.
+    """Format the NVMe namespace of an empty drive that becomes a member or gets a new table. Done when it has
+    that format. It is not undone.
     """
 
     disk: Subject  # before the format

@@ -444,6 +444,15 @@ NewGrainOption = Annotated[
         "--grain", metavar="SIZE", parser=grid, help="Boundary on which partitions start [default: 1MiB]."
     ),
 ]
+LbaSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lba-size",
+        metavar="SIZE",
+        parser=sector,
+        help="First format empty NVMe drives to logical blocks of this size, such as 4096.",
+    ),
+]
 NewJournalOption = Annotated[
     str | None,
     typer.Option(

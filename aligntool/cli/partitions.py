@@ -12,20 +12,27 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.wording import shell_word
-from aligntool.change import LayoutGoal, PartitionRequest, Plan, RealignGoal
+from aligntool.change import Event, LayoutGoal, PartitionRequest, Plan, RealignGoal
 from aligntool.cli import layers, options, run_change
+from aligntool.cli.arrays import namespaces_of
 from aligntool.cli.options import command, own_program, remark, typed_words
 from aligntool.cli.plan import DiskOperation, RealignOptions, realign_of
 from aligntool.cli.reference import find_recipe
 from aligntool.demo_disk import make_demo_image
 from aligntool.errors import ExitCode, Refused, Stopped, refuse, refuse_folder_name
 from aligntool.inventory import Disk
-from aligntool.layout.layout import make_layout, plan_layout, refuse_unsound, with_samples
+from aligntool.layout.layout import layout_subject, make_layout, refuse_unsound, with_samples
 from aligntool.linux.lease import refuse_open_image
+from aligntool.linux.look import look
 from aligntool.mover.unfinished_change import refuse_changed_table, refuse_in_flight
+from aligntool.raid.formatting import Formatting, plan_formats, plan_formatted_layout
+from aligntool.raid.steps_format import format_for_table
+from aligntool.raid.steps_system import missing_programs
 from aligntool.realign.preconditions import find_holders, refuse_part
 from aligntool.realign.request import Request, look_at
+from aligntool.recipes.drives import known_geometries
 from aligntool.recipes.goals import parse_part
+from aligntool.steps import FormatDrive
 
 # `aligntool realign`: plan, show, confirm, apply.
 
@@ -131,6 +138,7 @@ class LayoutOptions:
             "--spare-end", metavar="SIZE", parser=options.size, help="Free space to leave at the end."
         ),
     ] = None
+    lba_size: options.LbaSizeOption = None
     wipe: options.WipeOption = None
 
     def goal_and_request(self, disk: str, geometry: options.Geometry) -> tuple[LayoutGoal, Request]:
@@ -151,6 +159,7 @@ class LayoutOptions:
             "--table": self.label,
             "--grain": self.grain,
             "--spare-end": self.spare_end,
+            "--lba-size": self.lba_size,
         }
         typed = [
             *(f"--part {shell_word(part)}" for part in self.parts or ()),
@@ -180,7 +189,7 @@ def plan_layout_command(
     Exit code: 0 planned; 3 refused, with every reason.
     """
     refuse(options.attach_virtual(disk))
-    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
+    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease, chosen.lba_size)
     run_change.show_only(operation, json_=json_, kept=kept, verbose=verbose, inputs=(chosen.recipe,))
 
 
@@ -205,7 +214,7 @@ def layout(
     Exit code: 0 done, 3 refused and nothing written, 4 stopped before the table was finished.
     """
     refuse(options.attach_virtual(disk, writes=not dry_run, no_lease=no_lease))
-    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease)
+    operation = Layout(disk, *chosen.goal_and_request(disk, geometry), no_lease, chosen.lba_size)
     run_change.run_change(operation, yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
 
 
@@ -219,33 +228,64 @@ class Layout(DiskOperation):
     goal: LayoutGoal
     given: Request  # the geometry
     no_lease: bool = False
+    lba_size: int | None = None  # bytes of the logical blocks that an empty NVMe drive is formatted to first
 
     @property
     def named(self) -> str:
         return self.disk
 
     def make_plan(self) -> Plan:
-        judged = look_at(self.disk, self.given)[0]
+        return plan_formatted_layout(self._formatting(self.lba_size), self.goal)
+
+    def _formatting(self, size: int | None) -> Formatting:
+        """Look at the disk, and plan its format to logical blocks of `size` bytes. Raises Refused."""
+        judged, inventory = look_at(self.disk, self.given)
         refuse_part(self.disk, judged.disk, "a partition table is made for a whole disk")
         refuse_in_flight(judged.disk.path)
         refuse_changed_table(judged.disk)
         refuse_open_image(judged.disk.path, no_lease=self.no_lease)
-        disk = with_samples(judged.disk, wipe=self.goal.wipe)
-        return plan_layout(replace(judged, disk=disk, above=find_holders(disk)), self.goal)
+        disk = with_samples(judged.disk, whole=self.goal.wipe or size is not None)
+        judged = replace(judged, disk=disk, above=find_holders(disk))
+        if size is None:
+            return Formatting((judged,))
+        formatting = plan_formats(
+            [judged],
+            inventory,
+            size,
+            known_geometries(inventory),
+            namespaces_of([judged]),
+            look((), arrays=True, files=False).disks,
+            self.given.audit_options,
+        )
+        missing = missing_programs(["nvme"] if formatting.steps else [])
+        return replace(formatting, refusals=(*formatting.refusals, *missing))
 
     def next_command(self) -> str:
         return command("layout", self.disk, *self.given.typed, *options.no_lease_words(self.no_lease))
 
     def refuse_changed(self, plan: Plan) -> None:
+        """Compare what is formatted with a plan that is made now: a format erases more than a new table."""
         refuse_unsound(plan)
+        formats = plan.of(FormatDrive)
+        if not formats:
+            return
+        formatting = self._formatting(formats[0].block_after)
+        refuse(formatting.refusals)
+        if (formatting.steps, layout_subject(formatting.drives[0].disk)) != (formats, plan.disk):
+            text = f"{plan.disk.path}: its current state requires another format than the plan"
+            raise Refused(text, hint=command("plan layout", plan.disk.path), code="plan-stale")
 
     def locked(self, plan: Plan) -> AbstractContextManager[run_change.ChangeInProgress]:
         path = plan.disk.path
+        again = self.next_command() if plan.of(FormatDrive) else _write_again(path)
+
+        def events() -> Iterator[Event]:
+            yield from format_for_table(plan)
+            yield from make_layout(plan, _look_again(plan), no_lease=self.no_lease)
 
         @contextmanager
         def making(_: Callable[[str], object]) -> Iterator[run_change.ChangeInProgress]:
-            events = make_layout(plan, _look_again(plan), no_lease=self.no_lease)
-            yield run_change.ChangeInProgress(events, _write_again(path))
+            yield run_change.ChangeInProgress(events(), again)
 
         return run_change.lock_in_child(making, plan, path)
 

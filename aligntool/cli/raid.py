@@ -190,15 +190,7 @@ class ArrayOptions:
             help="Free space to leave at the end of each drive.",
         ),
     ] = None
-    lba_size: Annotated[
-        int | None,
-        typer.Option(
-            "--lba-size",
-            metavar="SIZE",
-            parser=options.sector,
-            help="First format empty NVMe drives to logical blocks of this size, such as 4096.",
-        ),
-    ] = None
+    lba_size: options.LbaSizeOption = None
     zero_members: Annotated[
         bool,
         typer.Option(

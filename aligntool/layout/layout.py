@@ -36,7 +36,16 @@ from aligntool.linux.lock import lock_disk
 from aligntool.linux.sysfs import live_paths
 from aligntool.realign.placing import StartGrid, on_grain, required_grid
 from aligntool.realign.refusals import goal_refusals, refuse_impossible, refuse_unfit
-from aligntool.steps import MakeMember, MakeTable, NewEntry, Subject, is_same_disk, subject, wiped_ends
+from aligntool.steps import (
+    FormatDrive,
+    MakeMember,
+    MakeTable,
+    NewEntry,
+    Subject,
+    is_same_disk,
+    subject,
+    wiped_ends,
+)
 from aligntool.units import (
     MIB,
     Extent,
@@ -348,15 +357,16 @@ def _exactly(size: int) -> str:
 # a disk without a journal: the disk has no content that a journal could restore.
 
 
-def with_samples(disk: Disk, *, wipe: bool) -> Disk:
+def with_samples(disk: Disk, *, whole: bool) -> Disk:
     """Return the disk with samples of the bytes that a table overwrites: no signature may identify data
-    there. What else is on the disk is kept without --wipe, so that a lost table can be made again. The
-    samples are of the whole disk with --wipe, which also zeroes where partitions may have been, and if only
-    --wipe replaces an empty table.
+    there. What else is on the disk is kept without --wipe, so that a lost table can be made again.
+
+    `whole`: samples of the whole disk, for --wipe, which also zeroes where partitions may have been, and for
+    a format. They are also of the whole disk if only --wipe replaces an empty table.
     """
     size = disk.size or 0
     (head, tail) = table_sizes(table_sector(disk))
-    if wipe or (disk.table and not disk.partitions):
+    if whole or (disk.table and not disk.partitions):
         return replace(disk, sampled=sample(disk.path, places_for_data(disk), (MIB,)))
     if size < head + tail:
         return disk
@@ -366,11 +376,21 @@ def with_samples(disk: Disk, *, wipe: bool) -> Disk:
     )
 
 
+def _table_step(plan: Plan) -> MakeTable | None:
+    """Return the last step, which makes the table, or None in other plans. Before it, a drive may be
+    formatted.
+    """
+    *before, last = plan.steps or (None,)
+    if isinstance(last, MakeTable) and all(isinstance(step, FormatDrive) for step in before):
+        return last
+    return None
+
+
 def refuse_unsound(plan: Plan) -> None:
     """Raise Refused if a saved plan does not make the table that it shows. Other plans are made again from
     their request; the digest does not show who made the plan.
     """
-    step = plan.steps[0] if len(plan.steps) == 1 else None
+    step = _table_step(plan)
     unit = plan.disk.sector_size
     size = plan.disk.size
     if isinstance(step, MakeTable) and step.label in LABELS and is_sector_size(unit):
@@ -406,12 +426,12 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
     Raises Refused before the first write if the disk is no longer that of the plan or is in use; Stopped
     after it.
     """
-    step = plan.steps[0] if len(plan.steps) == 1 else None
-    if not isinstance(step, MakeTable):
+    step = _table_step(plan)
+    if step is None:
         raise Refused("this plan is not for a new layout", hint=_planning(plan))
     if not is_same_disk(plan.disk, layout_subject(disk)):
         raise _stale(disk, f"{disk.path} is not the disk in the plan, or its table has changed since")
-    disk = with_samples(disk, wipe=step.wipe)
+    disk = with_samples(disk, whole=step.wipe)
     refuse_unfit(disk, wipe=step.wipe)
     if plan.attention != layout_attention(disk, wipe=step.wipe):
         raise _stale(disk, f"the content of {disk.path} has changed since this plan was made")
@@ -426,7 +446,8 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
             raise _stale(disk, f"{disk.path} has sectors of {sizes}")
         opening.enter_context(opened_by_libparted(table.device, disk.path))
         locked.kernel.forget(locked.kernel.numbers())
-        yield StepBegun(0)
+        index = len(plan.steps) - 1
+        yield StepBegun(index)
         failures: tuple[type[Exception], ...] = (OSError, *libparted_errors())
         try:
             if step.wipe:
@@ -437,7 +458,7 @@ def make_layout(plan: Plan, disk: Disk, *, no_lease: bool = False) -> Iterator[E
             locked.kernel.show([(entry.number, entry.extent) for entry in step.entries])
         except failures as error:
             raise Stopped(f"{disk.path}: {error}; its new table may be incomplete") from error
-        yield StepDone(0)
+        yield StepDone(index)
     yield from (Said(note) for note in locked.notes)
 
 

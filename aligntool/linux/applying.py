@@ -24,7 +24,7 @@ from aligntool.change import (
 )
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import CONTINUE, Killed, NothingInFlight, Refused, Stopped
-from aligntool.steps import CheckArray, CheckContent, CopyDisk, ShrinkContent, WriteJournal
+from aligntool.steps import CheckArray, CheckContent, CopyDisk, FormatDrive, ShrinkContent, WriteJournal
 from aligntool.units import format_about
 
 
@@ -186,6 +186,8 @@ class _Reached:
         if self._plan.of(CopyDisk):
             return "the copy is incomplete and has no partition table"
         if isinstance(self._plan, TablePlan):
+            if 0 < self._step <= len(self._plan.of(FormatDrive)):
+                return "the drive has its old or its new format, and no table"
             return "the new table may be incomplete"
         if isinstance(self._plan, ArrayPlan):
             return "the record of its progress is kept"

@@ -1,14 +1,17 @@
-"""Plan the formats of empty NVMe drives that become members of a new array."""
+"""Plan the formats of empty NVMe drives that become members of a new array, or get a new table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Judged
+from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import audit_command, contents_or_data, unread_between
-from aligntool.errors import Refusal
+from aligntool.change import LayoutGoal, TablePlan
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, Inventory, KnownGeometry
+from aligntool.layout.layout import plan_layout
 from aligntool.raid.lba_formats import (
+    LARGEST,
     Namespace,
     as_formatted,
     change_words,
@@ -17,6 +20,7 @@ from aligntool.raid.lba_formats import (
     is_possible,
 )
 from aligntool.raid.members import Known
+from aligntool.raid.refusals import refuse_unreadable
 from aligntool.steps import FormatDrive, subject
 
 
@@ -37,13 +41,18 @@ def plan_formats(
     known: Known,
     namespaces: Mapping[str, Namespace],
     disks: Sequence[Disk],
+    options: AuditOptions | None = None,
 ) -> Formatting:
-    """Plan the formats of all drives with other logical blocks than `size`. None: no drive is formatted, nor
-    for a size that is refused as a part of the goal. `namespaces`: of each drive, by its name; `disks`: all
-    of the machine.
+    """Plan the formats of all drives with other logical blocks than `size`. None: no drive is formatted.
+    `namespaces`: of each drive, by its name; `disks`: all of the machine; `options`: of the audit that judged
+    the drives.
     """
-    if size is None or not is_possible(size):
+    if size is None:
         return Formatting(tuple(drives))
+    if not is_possible(size):
+        text = f"logical blocks of {size} bytes are not supported"
+        why = Refusal("invalid-option", "--lba-size", text, f"--lba-size {LARGEST}")
+        return Formatting(tuple(drives), refusals=(why,))
     refusals: list[Refusal] = []
     steps: list[FormatDrive] = []
     notes: list[str] = []
@@ -57,8 +66,24 @@ def plan_formats(
         refusals += _refuse_unless_blank(disk)
         notes.append(f"{disk.name}: {change_words(disk, size)}")
         steps += _format_steps(disk, size, namespace)
-    formatted = _judged_again(drives, inventory, size, known)
+    formatted = _judged_again(drives, inventory, size, known, options)
     return Formatting(formatted, tuple(steps), tuple(refusals), tuple(notes))
+
+
+def plan_formatted_layout(formatting: Formatting, goal: LayoutGoal) -> TablePlan:
+    """Return the plan of a new table on a single drive as it is after it was formatted. Raises Refused with
+    every reason.
+    """
+    try:
+        plan = plan_layout(formatting.drives[0], goal)
+    except Refused as refused:
+        found = {(reason.code, reason.subject) for reason in formatting.refusals}  # without the hint to wipe
+        others = (reason for reason in refused.refusals if (reason.code, reason.subject) not in found)
+        refuse((*formatting.refusals, *others))
+        raise
+    refuse(formatting.refusals)
+    steps = (*formatting.steps, *plan.steps)
+    return replace(plan, steps=steps, notes=(*formatting.notes, *plan.notes))
 
 
 def _refuse_defects(disk: Disk, rows: Sequence[KnownGeometry]) -> Iterator[Refusal]:
@@ -79,6 +104,8 @@ def _refuse_unless_blank(disk: Disk) -> Iterator[Refusal]:
     if disk.sampled is None:
         text = f"{disk.name} was not read, so it is not known to be empty; it is not formatted"
         yield Refusal("not-read", disk.name, text, "run the same command with sudo")
+    elif disk.sampled.unreadable:
+        yield from refuse_unreadable(disk.name, disk, disk.sampled)
     elif disk.sampled.is_sparse:
         text = f"{disk.name} is not known to be empty, so it is not formatted: {unread_between(disk)}"
         yield Refusal("not-read", disk.name, text, look)
@@ -94,12 +121,12 @@ def _format_steps(disk: Disk, size: int, namespace: Namespace) -> Iterator[Forma
 
 
 def _judged_again(
-    drives: Sequence[Judged], inventory: Inventory, size: int, known: Known
+    drives: Sequence[Judged], inventory: Inventory, size: int, known: Known, options: AuditOptions | None
 ) -> tuple[Judged, ...]:
     """Return the drives with the grids that they have with logical blocks of `size` bytes."""
     disks = {judged.disk.name: as_formatted(judged.disk, size) for judged in drives}
     machine = replace(inventory, disks=tuple(disks.get(disk.name, disk) for disk in inventory.disks))
-    found = {judged.disk.name: judged for judged in audit(machine, known).judged}
+    found = {judged.disk.name: judged for judged in audit(machine, known, options).judged}
     return tuple(
         replace(judged, disk=disks[judged.disk.name], grids=found[judged.disk.name].grids)
         for judged in drives

@@ -23,10 +23,10 @@ from aligntool.change import MOUNT_POINT, NOT_MOUNTED, RAID_WORDS, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
-from aligntool.inventory import DiskKind, LbaFormat, Role
+from aligntool.inventory import Disk, DiskKind, LbaFormat, Role, Sampled
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import ArrayGeometry, new_array
-from aligntool.raid.lba_formats import LARGEST, format_of, is_possible
+from aligntool.raid.lba_formats import format_of
 from aligntool.raid.levels import LEVELS, copies_of, layouts_of
 from aligntool.raid.measured import TEST_UUID, has_test_array
 from aligntool.raid.members import Placed, own_length
@@ -63,10 +63,6 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
                 "invalid-option", "mount_options", text, 'mount_options = ["noatime", "nodiratime"]'
             )
     yield from _refuse_mkfs_sizes(goal)
-    size = goal.lba_size
-    if size is not None and not is_possible(size):
-        text = f"logical blocks of {size} bytes are not possible for the members of an array"
-        yield Refusal("invalid-option", "--lba-size", text, f"--lba-size {LARGEST}")
     if goal.system not in SYSTEMS:
         text = f"{goal.system!r} is not a supported system"
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
@@ -410,6 +406,13 @@ def _refuse_place(member: Member) -> Iterator[Refusal]:
             yield Refusal("table-damaged", name, text, look_at(disk, "sfdisk --verify"))
 
 
+def refuse_unreadable(name: str, disk: Disk, sampled: Sampled) -> Iterator[Refusal]:
+    """Refuse a drive, or a partition `name` of it, of which places cannot be read."""
+    if sampled.unreadable:
+        text = f"{name} cannot be read at {sampled.unreadable} of {sampled.places} places"
+        yield Refusal("failing", name, text, replacement_hint(disk))
+
+
 def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterator[Refusal]:
     disk = member.disk
     part = member.partition
@@ -424,8 +427,7 @@ def _refuse_content(member: Member, goal: RaidGoal, *, captured: bool) -> Iterat
         clear = typed("aligntool raid tune --clear", f"/dev/{name}")
         yield Refusal("test-array", name, f"{name} holds a test array left by a sweep over chunks", clear)
     elif disk.sampled and disk.sampled.unreadable:
-        text = f"{name} cannot be read at {disk.sampled.unreadable} of {disk.sampled.places} places"
-        yield Refusal("failing", name, text, replacement_hint(disk))
+        yield from refuse_unreadable(name, disk, disk.sampled)
     elif not is_wiped(member, goal):
         hint = _hint_for_content(member, goal)
         for holding in member_holdings(member):

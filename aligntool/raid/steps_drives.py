@@ -129,13 +129,14 @@ class LockedMembers:
         self._disks: dict[str, LockedDisk] = {}
         self._partitions: dict[str, DiskDevice] = {}
 
-    def lock(self, step: plan_steps.MakeMember) -> None:
+    def lock(self, step: plan_steps.MakeMember | plan_steps.FormatDrive) -> None:
         """Lock a whole drive by `lock_disk`, or only the existing partition that becomes the member. Raises
         Refused.
         """
         path = step.disk.path
-        if step.entries or step.device == path:
-            self._lock_disk(path)
+        if isinstance(step, plan_steps.FormatDrive) or step.entries or step.device == path:
+            if path not in self._disks:
+                self._lock_disk(path)
         else:
             self._partitions[step.device] = self._stack.enter_context(locks.lock_partition(step.device))
 
@@ -180,7 +181,7 @@ def lock_members(steps: Sequence[plan_steps.Step]) -> Iterator[LockedMembers]:
     try:
         for step in steps:
             try:
-                if isinstance(step, plan_steps.MakeMember):
+                if isinstance(step, plan_steps.MakeMember | plan_steps.FormatDrive):
                     members.lock(step)
             except Refused as refusal:
                 found.append(refusal)

@@ -6,9 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from aligntool.audit.wording import contents_of_disk
-from aligntool.change import Said
+from aligntool.change import Event, Plan, Said, StepBegun, StepDone
 from aligntool.commands import ByHand, by_hand, typed
-from aligntool.errors import Stopped
+from aligntool.errors import Refused, Stopped
 from aligntool.formats.identify import format_scope
 from aligntool.inventory import Disk
 from aligntool.linux.commands import identify_controller, namespace_number, namespaces
@@ -18,7 +18,7 @@ from aligntool.linux.programs import run_or_stop
 from aligntool.linux.sysfs import opened
 from aligntool.raid.commands import format_command
 from aligntool.raid.lba_formats import Namespace
-from aligntool.raid.steps_drives import LockedMembers, is_same_drive, read_disk
+from aligntool.raid.steps_drives import LockedMembers, is_same_drive, lock_members, read_disk
 from aligntool.raid.steps_md import read_kernel_file
 from aligntool.steps import FormatDrive, FormatStep, Step
 from aligntool.units import Extent, align_down
@@ -86,7 +86,7 @@ def wait_for_blocks(step: FormatStep) -> int:
     return int(read_kernel_file(file / "size") or 0) * _SECTOR
 
 
-# FormatDrive: an empty drive that becomes a member of a new array.
+# FormatDrive: an empty drive that becomes a member of a new array, or gets a new table.
 
 
 def stop_unless_all_blank(steps: Sequence[Step]) -> None:
@@ -137,6 +137,21 @@ def format_drive(step: FormatDrive, members: LockedMembers) -> Iterator[Said]:
         raise Stopped(text, hint="sudo aligntool rollback\nthe same command then plans with that size")
     new = f"{path} has logical blocks of {step.block_after} bytes"
     yield Said(f"{path} already has its format" if done else new)
+
+
+def format_for_table(plan: Plan) -> Iterator[Event]:
+    """Format the drive of a new table, if the plan does. There is no record: an interruption leaves an empty
+    drive with one of its two formats. Raises Refused before the first write, Stopped after it.
+    """
+    for index, step in plan.numbered(FormatDrive):
+        with lock_members([step]) as members:
+            try:
+                _stop_unless_blank(step)
+            except Stopped as stopped:
+                raise Refused(str(stopped), hint=typed("aligntool audit", step.disk.path)) from stopped
+            yield StepBegun(index)
+            yield from format_drive(step, members)
+            yield StepDone(index)
 
 
 def keep_format(step: FormatDrive) -> Said:

@@ -39,6 +39,10 @@ class Request:
             if grid is not None and not is_grid_size(grid):
                 raise ValueError(f"{name}: not a multiple of 512")
 
+    @property
+    def audit_options(self) -> AuditOptions:
+        return AuditOptions(page_size=self.page_size, grain=self.goal.grain)
+
 
 _ENOUGH = GIB  # for any journal
 _RESERVE = 16  # a part of the free space, for what the file system stores about the file
@@ -62,8 +66,7 @@ def look_at(target: str, request: Request) -> tuple[Judged, Inventory]:
     """
     given = UserLimits(sector_size=request.sector_size, physical_sector_size=request.physical_sector_size)
     inventory = look((target,), given=given)
-    audit_options = AuditOptions(page_size=request.page_size, grain=request.goal.grain)
-    report = audit(inventory, known_geometries(inventory), audit_options)
+    report = audit(inventory, known_geometries(inventory), request.audit_options)
     if len(report.judged) != 1:
         raise Refused(f"{target} is {len(report.judged)} disks, not one", hint="name one disk")
     return report.judged[0], inventory

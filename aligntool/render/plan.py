@@ -492,13 +492,12 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             )
         case TablePlan():
             yield f"A new partition table: {counted(len(plan.places), 'partition')}{_copy_words(plan)}."
+            yield from _formatted_words(plan)
         case ArrayPlan(changes_layers=True):
             yield from _layer_summary(plan)
         case ArrayPlan(array=steps.MakeArray()):
             yield f"A new array of {counted(len(plan.members), 'member')}."
-            formatted = [_drive_words(step.disk) for step in plan.of(steps.FormatDrive)]
-            if formatted:
-                yield f"Formatted first, which erases the whole drive: {', '.join(formatted)}."
+            yield from _formatted_words(plan)
             if plan.array and plan.array.zeroed:
                 zeroed = ", ".join(_drive_words(step.disk) for step in plan.of(steps.MakeMember))
                 yield f"Zeroed first, which erases the member on it: {zeroed}."
@@ -508,6 +507,12 @@ def _summary_sentences(plan: Plan) -> Iterator[str]:
             yield _REFORMAT_RISK
         case _:
             yield "At risk: how the system boots; the old version of each file is kept next to it."
+
+
+def _formatted_words(plan: Plan) -> Iterator[str]:
+    formatted = [_drive_words(step.disk) for step in plan.of(steps.FormatDrive)]
+    if formatted:
+        yield f"Formatted first, which erases the whole drive: {', '.join(formatted)}."
 
 
 def _drive_words(disk: steps.Subject) -> str:

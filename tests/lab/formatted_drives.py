@@ -1,4 +1,5 @@
-"""`raid create --lba-size` on empty NVMe drives, made, interrupted and refused; runs in the guest.
+"""`raid create --lba-size` and `layout --lba-size` on empty NVMe drives, made, interrupted and refused; runs in the
+guest.
 
 `python -m tests.lab.formatted_drives NAME...` writes NAME.json of each case to /lab. The records of aligntool are in
 /lab, too, because the guest's own tree is gone after a power cut.
@@ -15,6 +16,7 @@ from pathlib import Path
 from aligntool.change import StepDone, array_plan, from_json
 from aligntool.raid.apply import apply_record, begin
 from aligntool.raid.record import lock_state
+from aligntool.raid.steps_format import format_for_table
 from aligntool.raid.steps_system import Paths
 from tests.lab import old_arrays
 from tests.lab.in_guest import OUT, drive, forked, run
@@ -28,6 +30,7 @@ STATE = Path("/var/lib/aligntool")
 CONF = Path("/etc/mdadm/mdadm.conf")
 WORDS = ("--level", "1", "--fs", "xfs", "--name", "made", "--spare-end", "8MiB", "--lba-size", "4096")
 FIRST_FORMATTED = StepDone(0)
+TABLE = ("--part", "64MiB:esp", "--part", "rest:linux", "--lba-size", "4096")
 
 
 def main(names: Sequence[str]) -> None:
@@ -44,6 +47,7 @@ def main(names: Sequence[str]) -> None:
         "undone": lambda: continued("rollback"),
         "continued": lambda: continued("resume"),
         "reused": reused,
+        "table": table,
         "cut": cut,
         "after-cut": after_cut,
     }
@@ -107,6 +111,49 @@ def reused() -> dict[str, object]:
     found = {"stopped": stopped, "between": between, "undone": undone, "kept": digest(other) == before}
     run("dd", "if=/dev/zero", f"of={other}", "bs=1M", "status=none", fails=True)
     return {**found, "records": records()}
+
+
+def table() -> dict[str, object]:
+    """Make a table on a drive that is formatted first: refused, by a saved plan, interrupted, and once more."""
+    clear()
+    empty, full = drive(EMPTY[0]), drive(FULL)
+    run("mkfs.ext4", "-q", "-F", full)
+    before = digest(full)
+    refusals = [forked("layout", full, *TABLE, *more, "--yes", "--json") for more in ((), ("--wipe", full))]
+    kept = digest(full) == before
+    run("dd", "if=/dev/zero", f"of={full}", "bs=1M", "status=none", fails=True)
+    plan = forked("plan", "layout", empty, *TABLE, "-v", "-o", "/run/table.json", "--overwrite")
+    write_at(empty, 100 * MIB, b"data of another program")
+    stale = forked("apply", "/run/table.json", "--yes", "--json")
+    untouched = blocks()
+    write_at(empty, 100 * MIB, bytes(512))
+    formatted_only("/run/table.json")
+    between = blocks()
+    again = forked("apply", "/run/table.json", "--yes", "--json")
+    done = forked("layout", empty, *TABLE, "--yes", "--json")
+    repeated = forked("layout", empty, *TABLE, "--yes", "--json")
+    by_sfdisk = json.loads(run("sfdisk", "--json", empty))["partitiontable"]
+    run("sfdisk", "--verify", empty)
+    run("nvme", "format", drive(EMPTY[1]), "--lbaf=0", "--ses=0", "--force")
+    other = drive(EMPTY[1])
+    forked("plan", "layout", other, *TABLE, "-o", "/run/table.json", "--overwrite")
+    applied = forked("apply", "/run/table.json", "--yes", "--json")
+    found = {"refusals": refusals, "kept": kept, "plan": plan, "stale": stale, "untouched": untouched}
+    found |= {"between": between, "again": again, "done": done, "repeated": repeated, "table": by_sfdisk}
+    return {**found, "applied": applied, "blocks": blocks()}
+
+
+def write_at(device: str, at: int, data: bytes) -> None:
+    with Path(device).open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def formatted_only(plan: str) -> None:
+    """Apply the plan of a table, and end when the drive is formatted."""
+    if FIRST_FORMATTED not in list(format_for_table(from_json(Path(plan).read_text()))):
+        raise SystemExit("the drive was not formatted")
+    run("udevadm", "settle")
 
 
 def cut() -> dict[str, object]:

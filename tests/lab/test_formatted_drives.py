@@ -1,5 +1,5 @@
-"""`raid create --lba-size` on real md and NVMe drives with formats of 512 and 4096 bytes, with a power cut between two
-formats.
+"""`raid create --lba-size` and `layout --lba-size` on real md and NVMe drives with formats of 512 and 4096 bytes, with
+a power cut between two formats.
 
 QEMU forgets the format of a drive when it ends, so the second guest gets the first drive with the blocks of its new
 format.
@@ -27,7 +27,7 @@ pytestmark = [
     when_thorough("formats drives in two emulated PCs"),
 ]
 LIMIT_S = 3600.0
-NAMES = ("made", "refused", "undone", "continued", "reused")
+NAMES = ("made", "refused", "undone", "continued", "reused", "table")
 OLD, BETWEEN, NEW = [512, 512, 512], [4096, 512, 512], [4096, 4096, 512]
 
 
@@ -107,6 +107,30 @@ def test_a_drive_that_was_used_meanwhile_is_not_formatted(observed: Observed) ->
     assert code == 4 and "it is not formatted" in out + err
     assert said["between"] == BETWEEN and said["kept"]
     assert said["undone"][0] == 0 and said["records"] == [], said["undone"]
+
+
+def test_a_drive_with_data_is_not_formatted_for_a_table(observed: Observed) -> None:
+    said = observed.of["table"]
+    for code, out, err in said["refusals"]:
+        assert code == 3 and '"not-empty"' in out and "whole drive" in out, err
+    code, out, err = said["stale"]
+    assert code == 3 and "unrecognised data" in out, err
+    assert said["kept"] and said["untouched"] == OLD
+
+
+def test_an_empty_drive_is_formatted_and_gets_its_table(observed: Observed) -> None:
+    """Check it with the kernel and sfdisk, after an interruption between format and table."""
+    said = observed.of["table"]
+    assert said["plan"][0] == 0 and "nvme admin-passthru" in said["plan"][1], said["plan"]
+    assert said["between"] == BETWEEN
+    code, out, err = said["again"]
+    assert code == 3 and "requires another format than the plan" in out, err
+    assert said["done"][0] == said["applied"][0] == 0, (said["done"], said["applied"])
+    assert said["repeated"][0] == 0 and '"changed": false' in said["repeated"][1].splitlines()[-1]
+    assert said["blocks"] == NEW
+    table = said["table"]
+    assert (table["label"], table["sectorsize"], len(table["partitions"])) == ("gpt", 4096, 2)
+    assert all(part["start"] % 256 == 0 for part in table["partitions"])  # 1 MiB
 
 
 def test_a_resume_after_a_power_cut_between_two_formats_completes_it(observed: Observed) -> None:

@@ -1,26 +1,34 @@
-"""Empty drives that are formatted before they become members, on loop devices as drives: their logical blocks change as
-soon as they are not opened exclusively.
+"""Empty drives that are formatted before they become members or get a table, on loop devices as drives: their logical
+blocks change as soon as they are not opened exclusively.
 """
 
 import errno
+import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from aligntool.change import ArrayPlan, StepDone
-from aligntool.errors import Stopped
-from aligntool.inventory import Disk, DiskKind, NvmeFacts
+from aligntool.audit.judge import audit
+from aligntool.change import ArrayPlan, LayoutGoal, PartitionRequest, Said, StepBegun, StepDone, TablePlan
+from aligntool.errors import Refused, Stopped
+from aligntool.inventory import Disk, DiskKind, Inventory, LbaFormat, NvmeFacts
+from aligntool.layout.layout import make_layout
+from aligntool.linux.applying import ChangeInProgress, apply_events
+from aligntool.linux.content import sample
 from aligntool.raid import steps_drives, steps_format
 from aligntool.raid.apply import apply_record, begin, undo_record
+from aligntool.raid.formatting import plan_formats, plan_formatted_layout
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.record import lock_state, read_record
 from aligntool.raid.steps_drives import LockedMembers, lock_members, read_disk
-from aligntool.raid.steps_format import format_drive
+from aligntool.raid.steps_format import format_drive, format_for_table
 from aligntool.steps import FormatDrive, MakeMember, subject
-from aligntool.units import MIB
+from aligntool.units import MIB, Extent
+from tests.conftest import run
 from tests.raid.applying.builders import paths_in, plan_of, program
 
 PATH = os.environ["PATH"]
@@ -147,3 +155,65 @@ def test_a_rollback_keeps_the_format_of_a_drive(drives: list[Path], tmp_path: Pa
     assert any("keeps its logical blocks of 4096 bytes: a rollback formats no drive" in text for text in said)
     assert blocks(drives) == [4096, 512] and len(called(tmp_path)) == 1
     assert not file.exists()
+
+
+WANTED = LayoutGoal((PartitionRequest(8 * MIB, "esp"), PartitionRequest(None, "linux")))
+
+
+def table_plan(drive: Path) -> TablePlan:
+    """Return the plan of a table on a drive that is formatted first."""
+    disk = replace(as_nvme(str(drive)), sampled=sample(str(drive), Extent(0, 32 * MIB)), serial="S1")
+    formats = (LbaFormat(0, 512, 0, 2), LbaFormat(3, 4096, 0, 0))
+    disk = replace(disk, nvme=replace(disk.nvme or NvmeFacts(), formats=formats))
+    machine = Inventory((disk,))
+    namespaces = {disk.name: Namespace("namespace", 1)}
+    formatting = plan_formats(audit(machine, {}).judged, machine, 4096, {}, namespaces, machine.disks)
+    plan = plan_formatted_layout(formatting, WANTED)
+    (step,) = plan.of(FormatDrive)  # a loop device has no serial number
+    disk_of_plan = replace(plan.disk, serial=None)
+    return replace(
+        plan, disk=disk_of_plan, steps=(replace(step, disk=replace(step.disk, serial=None)), *plan.steps[1:])
+    )
+
+
+@pytest.mark.needs_tools("sfdisk")
+def test_a_drive_is_formatted_and_gets_its_table_in_the_new_blocks(drives: list[Path], tmp_path: Path) -> None:
+    plan = table_plan(drives[0])
+    events = [event for event in format_for_table(plan) if not isinstance(event, Said)]
+    assert events == [StepBegun(0), StepDone(0)] and blocks(drives) == [4096, 512]
+    assert list(make_layout(plan, read_disk(str(drives[0]))))[:2] == [StepBegun(1), StepDone(1)]
+    table = json.loads(run("sfdisk", "--json", drives[0]))["partitiontable"]
+    assert (table["sectorsize"], table["lastlba"]) == (4096, 32 * MIB // 4096 - 6)
+    assert [part["start"] * 4096 for part in table["partitions"]] == [place.after.start for place in plan.places]
+    assert len(called(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("at", [0, 4 * MIB, 32 * MIB - 512])
+def test_a_drive_that_was_written_to_is_refused_before_its_format(at: int, drives: list[Path], tmp_path: Path) -> None:
+    plan = table_plan(drives[0])
+    with drives[0].open("r+b") as drive:
+        drive.seek(at)
+        drive.write(b"data of another program")
+    with pytest.raises(Refused, match="it is not formatted"):
+        list(format_for_table(plan))
+    assert blocks(drives) == [512, 512] and not called(tmp_path)
+
+
+def test_a_drive_that_is_in_use_is_refused_before_its_format(drives: list[Path], tmp_path: Path) -> None:
+    plan = table_plan(drives[0])
+    descriptor = os.open(drives[0], os.O_RDONLY | os.O_EXCL)
+    try:
+        with pytest.raises(Refused):
+            list(format_for_table(plan))
+    finally:
+        os.close(descriptor)
+    assert not called(tmp_path)
+
+
+def test_an_interrupted_format_is_reported_as_such(drives: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = table_plan(drives[0])
+    monkeypatch.setattr(steps_format, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(steps_format, "read_kernel_file", lambda _: "512")
+    with pytest.raises(Stopped) as stopped:
+        apply_events(plan, ChangeInProgress(format_for_table(plan), "again"), nullcontext(print), lambda *_: None)
+    assert "does not show logical blocks of 4096 bytes" in str(stopped.value) and stopped.value.hint == "again"
