@@ -191,6 +191,7 @@ complete -c aligntool -n '__aligntool_is layout' -l table -d 'gpt, or dos for an
 complete -c aligntool -n '__aligntool_is layout' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'data-disk\\t\'a data disk: one Linux partition over the whole disk\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar board: FAT for the firmware, Linux, both aligned to 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
 complete -c aligntool -n '__aligntool_is layout' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is layout' -l spare-end -d 'Free space to leave at the end' -x
+complete -c aligntool -n '__aligntool_is layout' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
 complete -c aligntool -n '__aligntool_is layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is layout' -l dry-run -d 'Show the plan and stop'
 complete -c aligntool -n '__aligntool_is layout' -l verbose -s v -d 'Show every byte range, command and reason of the plan'
@@ -392,6 +393,7 @@ complete -c aligntool -n '__aligntool_is plan layout' -l table -d 'gpt, or dos f
 complete -c aligntool -n '__aligntool_is plan layout' -l recipe -d 'Use a recipe that comes with aligntool, or your own from a file: FILE.toml' -r -f -a 'data-disk\\t\'a data disk: one Linux partition over the whole disk\' desktop-bios\\t\'a PC that boots by BIOS from a GPT: BIOS boot partition for GRUB, root, swap\' desktop-uefi\\t\'a PC that boots by UEFI: EFI system partition, root, swap\' sd-card\\t\'the SD card of a Raspberry Pi or similar board: FAT for the firmware, Linux, both aligned to 4 MiB\' server-nvme-raid\\t\'a member of a software RAID on NVMe: EFI system partition, /boot member, data member, room for a smaller spare\''
 complete -c aligntool -n '__aligntool_is plan layout' -l grain -d 'Boundary on which partitions start [default: 1MiB]' -r -f -a '1MiB 2MiB 4MiB'
 complete -c aligntool -n '__aligntool_is plan layout' -l spare-end -d 'Free space to leave at the end' -x
+complete -c aligntool -n '__aligntool_is plan layout' -l lba-size -d 'First format empty NVMe drives to logical blocks of this size, such as 4096' -x
 complete -c aligntool -n '__aligntool_is plan layout' -l wipe -d 'Allow everything on this device to be lost; may be repeated' -r -f -a '(__aligntool_disks)'
 complete -c aligntool -n '__aligntool_is plan layout' -l output -s o -d 'Save the plan, for `aligntool apply FILE`; - is standard output' -r -F
 complete -c aligntool -n '__aligntool_is plan layout' -l overwrite -d 'Replace existing files'

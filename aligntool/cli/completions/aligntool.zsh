@@ -124,6 +124,7 @@ _aligntool_layout() {
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((data-disk\:"a data disk\: one Linux partition over the whole disk" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar board\: FAT for the firmware, Linux, both aligned to 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
+        '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--dry-run)--dry-run[Show the plan and stop]' \
         '(--verbose -v)--verbose[Show every byte range, command and reason of the plan]' \
@@ -414,6 +415,7 @@ _aligntool_plan_layout() {
         '(--recipe)--recipe=[Use a recipe that comes with aligntool, or your own from a file\: FILE.toml]:NAME:((data-disk\:"a data disk\: one Linux partition over the whole disk" desktop-bios\:"a PC that boots by BIOS from a GPT\: BIOS boot partition for GRUB, root, swap" desktop-uefi\:"a PC that boots by UEFI\: EFI system partition, root, swap" sd-card\:"the SD card of a Raspberry Pi or similar board\: FAT for the firmware, Linux, both aligned to 4 MiB" server-nvme-raid\:"a member of a software RAID on NVMe\: EFI system partition, /boot member, data member, room for a smaller spare"))' \
         '(--grain)--grain=[Boundary on which partitions start \[default\: 1MiB\]]:SIZE:(1MiB 2MiB 4MiB)' \
         '(--spare-end)--spare-end=[Free space to leave at the end]:SIZE: ' \
+        '(--lba-size)--lba-size=[First format empty NVMe drives to logical blocks of this size, such as 4096]:SIZE: ' \
         '*--wipe=[Allow everything on this device to be lost; may be repeated]:DEVICE:_aligntool_devices' \
         '(--output -o)--output=[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \
         '(--output -o)-o+[Save the plan, for `aligntool apply FILE`; - is standard output]:FILE:_files' \

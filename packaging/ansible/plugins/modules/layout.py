@@ -54,6 +54,10 @@ options:
     description:
       - Free space to leave at the end, such as C(1GiB).
     type: str
+  lba_size:
+    description:
+      - First format an empty NVMe drive to logical blocks of this size, such as C(4096). A drive with content is refused, whatever I(wipe) is.
+    type: str
   wipe:
     description:
       - Make the table even if the disk has another table or content, all of which is lost.
@@ -127,6 +131,7 @@ def main():
             table={"type": "str", "choices": ["gpt", "dos"]},
             grain={"type": "str"},
             spare_end={"type": "str"},
+            lba_size={"type": "str"},
             wipe={"type": "bool", "default": False},
         ),
         required_one_of=[("parts", "recipe")],
@@ -134,7 +139,7 @@ def main():
         supports_check_mode=True,
     )
     aligntool, params = Aligntool(module), module.params
-    words = ["layout", params["disk"], *flags(params, ("recipe", "table", "grain", "spare_end"))]
+    words = ["layout", params["disk"], *flags(params, ("recipe", "table", "grain", "spare_end", "lba_size"))]
     for one in params["parts"] or ():
         words += ["--part", ":".join(one[key] for key in ("size", "role", "name") if one[key])]
     plan, refused = aligntool.plan(*words)
