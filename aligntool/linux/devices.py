@@ -637,8 +637,10 @@ def layout_word(level: str, number: int | None) -> str | None:
 
 def _read_bitmap(tree: Tree, md: str) -> str | None:
     """Return the kind of bitmap; the attribute has "none", "file", or its offset from the superblock, such as
-    "+8".
+    "+8". A lockless bitmap has another folder (Documentation/admin-guide/md.rst, bitmap_type).
     """
+    if active_word(tree.text(f"{md}/bitmap_type") or "") == "llbitmap":
+        return "lockless"
     place = tree.text(f"{md}/bitmap/location")
     return {"none": "none", "file": "external"}.get(place, "internal") if place else None
 

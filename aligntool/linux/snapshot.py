@@ -375,6 +375,7 @@ _KEPT_ATTRIBUTES: dict[str, str] = dict.fromkeys(_NUMBERS, _NUMBER) | {
     "reshape_position": r"none|\d{1,20}",
     "consistency_policy": r"none|unknown|resync|bitmap|journal|ppl",
     "location": r"none|[+-]?\d{1,20}",
+    "bitmap_type": r"[]\[ ]*((none|bitmap|llbitmap)[]\[ ]*){1,3}",
 }
 # Pages of vital product data by the number in their second byte (SPC-5, 7.7.2). Besides the ATA page, which
 # is masked as below, they have limits and provisioning and no identities (SBC-4, 6.6).

@@ -27,6 +27,7 @@ from aligntool.raid.settings import (
     Machine,
     SettingSample,
     SettingsTuning,
+    bitmap_words,
     loads_for,
     reading_loads,
     values_to_try,
@@ -86,6 +87,7 @@ class SettingsSweep:
     tried: dict[str, tuple[str, ...]]  # values by setting
     loads: dict[str, tuple[Load, ...]]
     page: int  # of memory
+    bitmap: str  # as `bitmap_words` returns it
 
     @property
     def cells(self) -> int:
@@ -159,6 +161,7 @@ def plan_settings(
         tried=tried,
         loads=of_each,
         page=here.page,
+        bitmap=bitmap_words(facts),
     )
 
 

@@ -213,8 +213,9 @@ def _refuse_array(array: _Array) -> Iterator[Refusal]:
             " idle"
         )
         yield Refusal("not-clean", path, text, f"{detail}; cat /proc/mdstat")
-    if facts.policy not in ("bitmap", "resync") or facts.bitmap == "external":
-        log = "a bitmap in a file" if facts.bitmap == "external" else f"the consistency policy {facts.policy}"
+    kinds = {"external": "a bitmap in a file", "lockless": "a lockless bitmap"}
+    if facts.policy not in ("bitmap", "resync") or facts.bitmap in kinds:
+        log = kinds.get(facts.bitmap or "", f"the consistency policy {facts.policy}")
         text = f"{path} has {log}: a separate log or file stores its positions in blocks"
         yield Refusal("metadata", path, text, "mdadm(8), --grow --bitmap and --consistency-policy")
     for name in array.details.bad_blocks:

@@ -30,7 +30,7 @@ from aligntool.raid import boot
 from aligntool.raid.ceilings import Ceiling, Rates, ceiling, narrowest_link
 from aligntool.raid.levels import Level, level_of
 from aligntool.raid.members import Known, dramless_words, is_dramless, link_words, shared_words
-from aligntool.raid.settings import kept_words, refuse_tuned, settings_notes, settings_steps
+from aligntool.raid.settings import bitmap_words, kept_words, refuse_tuned, settings_notes, settings_steps
 from aligntool.steps import CheckInitramfs, EditFile, RebuildInitramfs, ReloadUnits, Step, Subject
 from aligntool.system import TableLine
 from aligntool.units import format_about, format_rate, format_size
@@ -106,6 +106,7 @@ class ArrayView:
     next: tuple[str, ...]  # the commands for these findings, without duplicates
     # settings that a udev rule keeps, and which of them differ now, a sentence each
     kept: tuple[str, ...] = field(default=(), metadata={OMITTED: True})
+    bitmap: str = field(default="", metadata={OMITTED: True})  # as `bitmap_words` returns it
 
 
 def arrays_of(
@@ -144,7 +145,9 @@ def _view(judged: Judged, facts: ArrayFacts, report: Report, rates: Rates, known
     if tuple(settings_steps(facts, disk.path, "")):
         following += (typed("aligntool raid persist", disk.path),)
     form = (disk.name, disk.path, facts.level, disk.size, facts.chunk, facts.metadata, _state(facts, level))
-    return ArrayView(*form, members, tuple(_contents(judged)), bound, findings, following, kept)
+    return ArrayView(
+        *form, members, tuple(_contents(judged)), bound, findings, following, kept, bitmap_words(facts)
+    )
 
 
 def _member_view(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from aligntool.audit.arrays import REDUNDANT
 from aligntool.documents import WIRE, as_object, check_schema, decode, load_object
 from aligntool.errors import Refusal, Refused
 from aligntool.inventory import ARRAY_SETTINGS, MEMBER_SETTINGS, ArrayFacts, Disk, rule_path
@@ -14,7 +15,7 @@ from aligntool.raid.chunks import Evidence
 from aligntool.raid.levels import WORKLOADS
 from aligntool.raid.measured import Choice, Identity, Load, choose, identity_of, in_order
 from aligntool.steps import ApplySettings, SettingChange, WriteFile
-from aligntool.units import KIB, MIB
+from aligntool.units import KIB, MIB, format_size
 
 # What is tried. A setting is named by its place in sysfs, below its device, as in a udev rule.
 
@@ -79,6 +80,18 @@ def loads_for(name: str, loads: Sequence[Load]) -> tuple[Load, ...]:
         return _CACHED
     writes = any(load.writes for load in loads)
     return tuple(loads) if writes or name not in (WORKERS, CACHE) else ()
+
+
+def bitmap_words(facts: ArrayFacts) -> str:
+    """Return the write-intent bitmap of an array and what a bit of it covers; "" if it is unknown, or there
+    is nothing to resynchronise.
+    """
+    if facts.level not in REDUNDANT or facts.bitmap is None:
+        return ""
+    if facts.bitmap == "none":
+        return "no bitmap"
+    each = f", {format_size(facts.bitmap_chunk)} per bit" if facts.bitmap_chunk else ""
+    return f"{facts.bitmap} bitmap{each}"
 
 
 # The result file.

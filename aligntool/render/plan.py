@@ -906,7 +906,7 @@ def array_lines(views: Sequence[ArrayView], *, width: int) -> Iterator[Line]:
     for view in views:
         words = [view.level, size_words(view.size) if view.size else ""]
         words += [f"metadata {view.metadata}" if view.metadata else ""]
-        words += [f"chunk {format_size(view.chunk)}" if view.chunk else "no chunk", view.state]
+        words += [f"chunk {format_size(view.chunk)}" if view.chunk else "no chunk", view.bitmap, view.state]
         yield ((f"{view.name}: ", Style.TITLE), (" · ".join(word for word in words if word), Style.PLAIN))
         for member in view.members:
             yield from _member(member, width)

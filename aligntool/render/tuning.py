@@ -107,6 +107,9 @@ def settings_sweep_lines(sweep: "SettingsSweep", *, width: int) -> Iterator[Line
         "one setting at a time is changed, and all are restored afterwards",
     ):
         yield from paragraph(f"  - {sentence}", width)
+    if sweep.bitmap:
+        why = "without it a crash would resynchronise the whole array"
+        yield from paragraph(f"  - not tried: the bitmap ({sweep.bitmap}), because {why}", width)
 
 
 def settings_lines(tuning: SettingsTuning, *, width: int) -> Iterator[Line]:

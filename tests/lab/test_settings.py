@@ -192,6 +192,11 @@ def test_kept_settings_are_set_at_once_and_shown(said: Path) -> None:
     assert "Nothing to do." in read(said, "again.txt")
 
 
+def test_the_bitmap_is_named_and_not_tried(said: Path) -> None:
+    assert "not tried: the bitmap (no bitmap), because" in " ".join(read(said, "whole.txt").split())
+    assert "no bitmap" in read(said, "kept.txt").splitlines()[0]
+
+
 def test_a_setting_that_differs_is_shown_with_the_command_that_sets_it(said: Path) -> None:
     shown = " ".join(read(said, "differs.txt").split())
     assert "md/stripe_cache_size is 256, but 1024 is kept" in shown

@@ -75,6 +75,10 @@ def test_every_number_is_converted_to_bytes(tmp_path: Path) -> None:
         ({"md/bitmap/location": "file"}, "bitmap", "external"),
         ({"md/bitmap/location": "-8"}, "bitmap", "internal"),
         ({"md/bitmap/location": None}, "bitmap", None),
+        # Documentation/admin-guide/md.rst, bitmap_type; Linux has the folder "llbitmap" then
+        ({"md/bitmap/location": None, "md/bitmap_type": "none bitmap [llbitmap]"}, "bitmap", "lockless"),
+        ({"md/bitmap_type": "none [bitmap] llbitmap"}, "bitmap", "internal"),
+        ({"md/bitmap/location": "none", "md/bitmap_type": "[none] bitmap"}, "bitmap", "none"),
         ({"md/sync_completed": "none"}, "sync_total", None),
         ({"md/sync_completed": "delayed"}, "sync_done", None),
         ({"md/sync_completed": "x / y"}, "sync_done", None),

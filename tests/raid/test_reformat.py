@@ -275,6 +275,7 @@ ARRAYS = [
     ("a mostly written one", "raid1", {}, {"states": {"nvme0n1p1": "in_sync,write_mostly"}}, "not-clean", "mostly"),
     ("metadata 0.90", "raid1", {"metadata": "0.90"}, {}, "metadata", "0.90"),
     ("PPL", "raid5", {"policy": "ppl"}, {}, "metadata", "ppl"),
+    ("a lockless bitmap", "raid1", {"bitmap": "lockless"}, {}, "metadata", "a lockless bitmap"),
     ("odd data", "raid1", {"member_data_offsets": (("nvme0n1p1", 512), ("nvme1n1p1", MIB))}, {}, "metadata", "512"),
     ("odd length", "raid1", {"each": 4096 * 1000 + 512}, {}, "metadata", "size used of each member"),
     ("a cluster", "raid1", {}, {"clustered": True}, "in-use", "other machines"),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,32 @@ def test_an_array_with_parity_on_one_member_is_redundant() -> None:
     judged = tuple(replace(one, disk=as_raid4) if one is md2 else one for one in captured.judged)
     (found,) = arrays_of(replace(captured, judged=judged), ["md2"])
     assert (found.level, found.state) == ("raid4", "all members present")
+
+
+# mdadm --detail: "Consistency Policy : bitmap" and "Intent Bitmap : Internal"; --examine-bitmap has the chunk
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"bitmap": "internal", "bitmap_chunk": 64 * MIB}, "internal bitmap, 64MiB per bit"),
+        ({"bitmap": "internal"}, "internal bitmap"),
+        ({"bitmap": "lockless"}, "lockless bitmap"),
+        ({"bitmap": "none"}, "no bitmap"),
+        ({"bitmap": None}, ""),
+        ({"bitmap": "none", "level": "raid0"}, ""),  # nothing to resynchronise
+    ],
+)
+def test_the_bitmap_is_shown(facts: dict[str, Any], said: str) -> None:
+    captured = report(RAID)
+    (md2,) = [judged for judged in captured.judged if judged.disk.name == "md2"]
+    assert md2.disk.array is not None
+    changed = replace(md2, disk=replace(md2.disk, array=replace(md2.disk.array, **facts)))
+    found = arrays_of(
+        replace(captured, judged=tuple(changed if one is md2 else one for one in captured.judged)), ["md2"]
+    )
+    title = text_of(array_lines(found, width=120))
+    assert (f"· {said} ·" if said else "512KiB · ") in next(iter(title))
+    (shown,) = json.loads(arrays_json(found))["arrays"]
+    assert shown.get("bitmap", "") == said
 
 
 def test_every_array_is_shown_with_its_members_and_findings() -> None:
