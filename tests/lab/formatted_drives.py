@@ -123,10 +123,10 @@ def table() -> dict[str, object]:
     kept = digest(full) == before
     run("dd", "if=/dev/zero", f"of={full}", "bs=1M", "status=none", fails=True)
     plan = forked("plan", "layout", empty, *TABLE, "-v", "-o", "/run/table.json", "--overwrite")
-    write_at(empty, 100 * MIB, b"data of another program")
+    write_at(empty, 32 * MIB, os.urandom(16 * MIB))
     stale = forked("apply", "/run/table.json", "--yes", "--json")
     untouched = blocks()
-    write_at(empty, 100 * MIB, bytes(512))
+    write_at(empty, 32 * MIB, bytes(16 * MIB))
     formatted_only("/run/table.json")
     between = blocks()
     again = forked("apply", "/run/table.json", "--yes", "--json")
