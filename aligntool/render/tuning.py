@@ -108,8 +108,9 @@ def settings_sweep_lines(sweep: "SettingsSweep", *, width: int) -> Iterator[Line
     ):
         yield from paragraph(f"  - {sentence}", width)
     if sweep.bitmap:
-        why = "without it a crash would resynchronise the whole array"
-        yield from paragraph(f"  - not tried: the bitmap ({sweep.bitmap}), because {why}", width)
+        yield from paragraph(
+            f"  - not tried: the bitmap (now {sweep.bitmap}); it is measured on empty drives", width
+        )
 
 
 def settings_lines(tuning: SettingsTuning, *, width: int) -> Iterator[Line]:

@@ -193,7 +193,9 @@ def test_kept_settings_are_set_at_once_and_shown(said: Path) -> None:
 
 
 def test_the_bitmap_is_named_and_not_tried(said: Path) -> None:
-    assert "not tried: the bitmap (no bitmap), because" in " ".join(read(said, "whole.txt").split())
+    assert "not tried: the bitmap (now no bitmap); it is measured on empty drives" in " ".join(
+        read(said, "whole.txt").split()
+    )
     assert "no bitmap" in read(said, "kept.txt").splitlines()[0]
 
 
