@@ -10,7 +10,7 @@ from typing import Self
 from aligntool.device import Device, Sectors
 from aligntool.formats.part_types import BASIC_DATA, LDM_TYPES, gpt_type_name
 from aligntool.formats.reader import Reader, beyond_end, overlaps, read_or_none
-from aligntool.inventory import Fault, Partition, TableCopy, TableCopyState, TableFault
+from aligntool.inventory import Fault, Partition, TableCopy, TableCopyState, TableFault, TableLabel
 from aligntool.units import Extent, align_down, align_up
 
 # The structures: UEFI specification 2.10, tables 5-5 (header) and 5-6 (entry).
@@ -210,6 +210,11 @@ def table_sizes(sector_size: int) -> tuple[int, int]:
     """
     copy = align_up(_COUNT * _SIZE, sector_size) + sector_size
     return sector_size + copy, copy
+
+
+def ends_of_table(label: TableLabel | None, sector_size: int) -> tuple[int, int]:
+    """Return how many bytes a table takes at the start and at the end of a disk, beside its partitions."""
+    return table_sizes(sector_size) if label is TableLabel.GPT else (sector_size, 0)
 
 
 def new_copy(

@@ -19,7 +19,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.contents.kind import has_length
 from aligntool.contents.used_blocks import NoMap
 from aligntool.device import OTHER_OUTPUT, OUTPUT, Borrowed
-from aligntool.formats.gpt import table_sizes
+from aligntool.formats.gpt import ends_of_table
 from aligntool.formats.reader import Reader, is_blank, read_pieces
 from aligntool.inventory import DENSE, Disk, Layer, Sampled
 from aligntool.linux.confined import run_confined
@@ -202,12 +202,12 @@ def _is_rotating(descriptor: int) -> bool:
 
 def places_for_data(disk: Disk) -> Extent:
     """Return the disk, without the ends that an empty table takes, as of a disk whose partitions were
-    deleted.
+    deleted: those of a GPT, or one sector.
     """
     size = disk.size or 0
     if disk.table is None or disk.partitions:
         return Extent(0, size)
-    head, tail = table_sizes(disk.table.sector_size)
+    head, tail = ends_of_table(disk.table.label, disk.table.sector_size)
     return Extent(head, max(size - head - tail, 0))
 
 

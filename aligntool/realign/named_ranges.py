@@ -7,9 +7,9 @@ from aligntool.audit.wording import LOST, audit_command, layer_name
 from aligntool.claims import Claims, format_range
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
-from aligntool.formats.gpt import table_sizes
+from aligntool.formats.gpt import ends_of_table
 from aligntool.formats.reader import Reader, read_pieces
-from aligntool.inventory import Disk, Role, TableLabel
+from aligntool.inventory import Disk, Role
 from aligntool.linux.file_reader import fresh_reader
 from aligntool.linux.outputs import new_file, open_place
 from aligntool.units import KIB, MIB, Extent, align_down, align_up
@@ -34,10 +34,7 @@ def _refusals(disk: Disk, reader: Reader, extent: Extent) -> Iterator[Refusal]:
     for part in disk.partitions:
         if part.role is not Role.EXTENDED and part.extent.overlaps(extent):
             yield Refusal("invalid-option", option, f"{where} overlap partition {part.number}")
-    head = disk.sector_size
-    tail = 0
-    if disk.table and disk.table.label is TableLabel.GPT:
-        head, tail = table_sizes(disk.sector_size)
+    head, tail = ends_of_table(disk.table.label if disk.table else None, disk.sector_size)
     if not Extent(head, (disk.size or 0) - tail - head).contains(extent):
         yield Refusal(
             "invalid-option", option, f"{where} are not between the table and the end of {disk.name}"

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from aligntool.device import Job, Jobs
 from aligntool.errors import Refused, Stopped
 from aligntool.formats.part_types import ROLES
 from aligntool.inventory import Disk
-from aligntool.layout.layout import make_layout, plan_layout, set_types
+from aligntool.layout.layout import make_layout, plan_layout, set_types, with_samples
 from aligntool.linux.look import look
 from aligntool.linux.targets import UserLimits
 from aligntool.steps import MakeTable
@@ -142,6 +143,23 @@ def test_without_wiping_only_the_table_is_written(sparse: MakeImage) -> None:
     after = image.read_bytes()
     assert after[MIB : 33 * MIB] == before[MIB : 33 * MIB]
     assert [layer.kind for layer in seen(image).disk.partitions[0].content] == ["ext4"]
+
+
+@pytest.mark.needs_tools("sfdisk")
+@pytest.mark.parametrize("at", [3 * 512, 64 * MIB - 33 * 512])
+def test_data_beside_an_empty_mbr_where_a_gpt_would_be_is_named(sparse: MakeImage, at: int) -> None:
+    """An MBR is one sector: the rest of the place of a GPT may hold anything."""
+    image = sparse(64 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\n")
+    with image.open("r+b") as file:
+        file.seek(at)
+        file.write(random.Random(at).randbytes(30 * 512))
+    judged = seen(image)
+    judged = replace(judged, disk=with_samples(judged.disk, whole=True))
+    goal = LayoutGoal((PartitionRequest(None, "linux"),))
+    with pytest.raises(Refused, match="unrecognised data"):
+        plan_layout(judged, goal)
+    assert any("unrecognised data" in each for each in plan_layout(judged, replace(goal, wipe=True)).attention)
 
 
 def test_a_second_run_has_nothing_to_do_and_an_old_plan_is_refused(sparse: MakeImage) -> None:
