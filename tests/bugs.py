@@ -1,0 +1,306 @@
+"""Deliberate bugs in every package but the mover (tests/mover/mutations.py), each with a test that notices it.
+
+A bug is a piece of source that occurs once, its broken version, and the consequence.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    consequence: str
+    file: str  # below aligntool/
+    right: str
+    wrong: str
+    noticed_by: str  # a test, below tests/
+
+
+BUGS = (
+    Bug(
+        "the smallest of the sizes that are known counts as the physical sector",
+        "audit/grids.py",
+        "physical_block_size or 0) > best[0]",
+        "physical_block_size or 0) < best[0]",
+        "audit/test_starts.py::test_a_drive_with_a_false_sector_size_is_judged_by_the_database",
+    ),
+    Bug(
+        "the slower LBA format is recommended",
+        "audit/drives.py",
+        "best.relative_performance < current.relative_performance",
+        "best.relative_performance > current.relative_performance",
+        "audit/test_drives.py::test_a_faster_lba_format_that_the_drive_supports_is_named",
+    ),
+    Bug(
+        "the shift that the kernel reports itself is noted",
+        "audit/drives.py",
+        "offset % physical.size != physical.phase",
+        "offset % physical.size == physical.phase",
+        "audit/machines/test_md_on_misaligned_partitions.py::test_partitions_on_an_array_are_judged_with_the_offsets_of_its_members",
+    ),
+    Bug(
+        "a chunk at the limit counts as too small",
+        "audit/arrays.py",
+        "    elif chunk < LEAST_CHUNK:",
+        "    elif chunk <= LEAST_CHUNK:",
+        "audit/test_arrays.py::test_each_rule_on_both_sides_of_its_limit",
+    ),
+    Bug(
+        "a full stripe at the limit counts as too large",
+        "audit/arrays.py",
+        "    if whole > FULL_STRIPE:",
+        "    if whole >= FULL_STRIPE:",
+        "audit/test_arrays.py::test_each_rule_on_both_sides_of_its_limit",
+    ),
+    Bug(
+        "a machine that became better counts as worse",
+        "audit/fleet_changes.py",
+        "any(new > old for old, new in",
+        "any(new < old for old, new in",
+        "audit/fleet/test_fleet.py::test_since_lists_what_became_worse_is_new_became_better_or_is_gone",
+    ),
+    Bug(
+        "free runs in the wrong order are believed",
+        "contents/used_blocks.py",
+        "        if first < position:",
+        "        if first > position:",
+        "contents/test_recorded_maps.py::test_what_xfs_db_does_not_list_as_free_is_used",
+    ),
+    Bug(
+        "a volume group that other machines share is not reported",
+        "contents/lvm.py",
+        '    if isinstance(lock, str) and lock != "none":',
+        '    if isinstance(lock, str) and lock == "none":',
+        "contents/test_lvm.py::test_a_group_that_is_shared_with_other_machines_is_reported",
+    ),
+    Bug(
+        "two copies of a LUKS2 header with different numbers count as sound",
+        "contents/luks.py",
+        "    if not problems and updates[0] != updates[1]:",
+        "    if not problems and updates[0] == updates[1]:",
+        "contents/test_luks.py::test_the_luks2_payload_and_sector_size_are_those_of_the_json",
+    ),
+    Bug(
+        "a damaged member counts as one that can be looked into",
+        "contents/md.py",
+        "    return is_whole and not layer.problems",
+        "    return is_whole",
+        "realign/test_suspended.py::test_a_layer_that_cannot_be_looked_into_counts",
+    ),
+    Bug(
+        "a copy overwrites a disk that is not empty",
+        "convert/copying.py",
+        "    if not wipe:\n",
+        "    if wipe:\n",
+        "mover/test_convert.py::test_a_copy_is_written_only_to_an_empty_disk_with_sectors_of_that_size",
+    ),
+    Bug(
+        "a GPT header with a wrong checksum is believed",
+        "formats/gpt.py",
+        "bool(_header_crc(sector) == crc)",
+        "True",
+        "formats/test_gpt_damage.py::test_one_wrong_byte_is_found_in_the_copy_where_sgdisk_finds_it",
+    ),
+    Bug(
+        "a GPT that ends beyond the disk is believed",
+        "formats/gpt.py",
+        "header.last_usable > last_lba",
+        "header.last_usable < last_lba",
+        "formats/test_gpt.py::test_ldm_partitions_make_a_dynamic_disk",
+    ),
+    Bug(
+        "a chain of logical partitions is left at its first empty record",
+        "formats/mbr.py",
+        "            if empty > _MOST_EMPTY_LINKS:",
+        "            if empty < _MOST_EMPTY_LINKS:",
+        "formats/test_mbr.py::test_tables_made_by_sfdisk_are_read_as_by_sfdisk",
+    ),
+    Bug(
+        "a partition with the rest of the disk gets none of it",
+        "layout/layout.py",
+        "    if rest < len(lengths):",
+        "    if rest > len(lengths):",
+        "layout/test_planning.py::test_a_rest_in_the_middle_gets_all_space_that_the_others_leave",
+    ),
+    Bug(
+        "data in the middle of a disk are wiped without being named",
+        "layout/layout.py",
+        "    if whole or (disk.table and not disk.partitions):",
+        "    if disk.table and not disk.partitions:",
+        "cli/test_layout.py::test_data_in_the_middle_that_a_wipe_overwrites_are_named",
+    ),
+    Bug(
+        "a drive behind an adapter has a path that goes on",
+        "linux/pcie.py",
+        "    if not place.on_root_bus:",
+        "    if place.on_root_bus:",
+        "linux/pcie/test_adapters.py::test_the_path_of_a_drive_behind_vmd_ends_at_the_vmd_controller",
+    ),
+    Bug(
+        "partitions that are there are added to the kernel again",
+        "linux/lock.py",
+        "            if number not in present and number <= LAST_NUMBER:",
+        "            if number in present and number <= LAST_NUMBER:",
+        "linux/test_kernel.py::test_only_partitions_that_were_removed_are_added_again",
+    ),
+    Bug(
+        "a secret of a masked snapshot is in it",
+        "linux/snapshot.py",
+        "        if not secret:",
+        "        if secret:",
+        "linux/test_masked_snapshot.py::test_a_secret_in_every_attribute_is_in_no_entry",
+    ),
+    Bug(
+        "without root a disk has the reason of another error",
+        "linux/devices.py",
+        "isinstance(error, PermissionError) and os.geteuid() != 0",
+        "isinstance(error, PermissionError) and os.geteuid() == 0",
+        "linux/test_look.py::test_without_root_the_same_disks_are_found_and_unread_parts_are_reported",
+    ),
+    Bug(
+        "a folder like sda01 counts as a partition",
+        "linux/partitions.py",
+        "digits == str(number) else None",
+        "digits else None",
+        "linux/test_partitions.py::test_folders_that_only_look_like_partitions_are_not_listed",
+    ),
+    Bug(
+        "a program that has an image open for writing is not noticed",
+        "linux/lease.py",
+        "        if not self._take():",
+        "        if self._take():",
+        "linux/test_leases.py::test_a_program_that_opens_an_image_for_writing_waits_until_the_move_has_stopped",
+    ),
+    Bug(
+        "a job that began and then waits is not abandoned",
+        "linux/deadline.py",
+        "            if child.answers < 0:",
+        "            if child.answers > 0:",
+        "linux/test_deadline.py::test_a_job_that_waits_too_long_for_a_disk_is_abandoned_and_the_disk_is_named",
+    ),
+    Bug(
+        "two overlapping ranges count as a difference",
+        "measure/compare.py",
+        "a.low <= b.high and b.low <= a.high",
+        "a.low <= b.high or b.low <= a.high",
+        "measure/bench/test_compare.py::test_ranges_that_overlap_are_noise",
+    ),
+    Bug(
+        "a busy machine is not reported with its measurement",
+        "measure/results.py",
+        "seen.load > seen.cores / 2",
+        "seen.load > seen.cores * 2",
+        "measure/bench/test_results.py::test_conditions_that_invalidate_a_measurement_are_reported",
+    ),
+    Bug(
+        "the least demanding reason decides the chunk",
+        "raid/chunks.py",
+        "    return max(floors, key=lambda floor: floor[0])",
+        "    return min(floors, key=lambda floor: floor[0])",
+        "raid/test_chunks.py::test_for_a_database_with_large_pages_the_chunk_is_four_pages_unless_limited",
+    ),
+    Bug(
+        "parity counts as capacity",
+        "raid/levels.py",
+        "(members - level.parity) * each // copies_of",
+        "members * each // copies_of",
+        "raid/test_levels.py::test_the_capacity_is_net_of_copies_and_parity",
+    ),
+    Bug(
+        "a removable drive counts as unused",
+        "raid/selection.py",
+        "    if disk.kind not in DRIVES or disk.removable:",
+        "    if disk.kind not in DRIVES:",
+        "raid/test_selection.py::test_only_blank_drives_of_this_machine_are_unused",
+    ),
+    Bug(
+        "the slower of two paths to a drive counts",
+        "raid/ceilings.py",
+        "    return max(bottlenecks, key=bandwidth, default=None)",
+        "    return min(bottlenecks, key=bandwidth, default=None)",
+        "raid/test_ceilings.py::test_the_wider_one_of_two_paths_to_a_drive_is_used",
+    ),
+    Bug(
+        "an array counts as requested because it differs",
+        "raid/existing.py",
+        "        if wants is not None and has != wants:",
+        "        if wants is not None and has == wants:",
+        "raid/test_existing.py::test_an_array_as_requested_needs_no_step",
+    ),
+    Bug(
+        "a redundant array needs no first synchronisation",
+        "raid/first_sync.py",
+        "        if level and not level.redundant:",
+        "        if level and level.redundant:",
+        "raid/test_first_sync.py::test_only_zeroed_members_are_assumed_to_be_clean",
+    ),
+    Bug(
+        "a drive that is mounted elsewhere counts as wanted",
+        "raid/one_drive.py",
+        "    if not any(line.place == goal.place for line in own):",
+        "    if not own:",
+        "raid/test_one_drive.py::test_each_difference_is_named_with_a_way_on",
+    ),
+    Bug(
+        "two boundaries without a common one are combined",
+        "realign/placing.py",
+        "    if apart % shared:",
+        "    if not apart % shared:",
+        "realign/test_start_grids.py::test_common_boundaries_equal_those_of_an_exhaustive_search",
+    ),
+    Bug(
+        "a chain of EBRs is moved with a record outside of its container",
+        "realign/search.py",
+        "    if not container.extent.start <= part.record_at",
+        "    if container.extent.start <= part.record_at",
+        "realign/test_logicals.py::test_the_whole_chain_is_rewritten_and_the_first_ebr_stays_in_place",
+    ),
+    Bug(
+        "the checksum of a boot region of exFAT is not updated",
+        "realign/search.py",
+        "    if start_field.checksum and not layer.backup_boot:",
+        "    if start_field.checksum and layer.backup_boot:",
+        "realign/test_boot_fields.py::test_the_checksum_of_each_boot_region_of_exfat_is_updated",
+    ),
+    Bug(
+        "a plan that names no suspended system is applied to a disk that may have one",
+        "realign/stale_plan.py",
+        " and names_suspensions(plan, new)",
+        "",
+        "cli/test_suspended.py::test_a_plan_from_before_the_layer_was_made_is_refused",
+    ),
+    Bug(
+        "a test larger than the file is run",
+        "recipes/goals.py",
+        "    if goal.size < max(test.block",
+        "    if goal.size > max(test.block",
+        "recipes/test_goals.py",
+    ),
+    Bug(
+        "colour is forced by FORCE_COLOR=0",
+        "render/lines.py",
+        'environment.get(name, "0") not in ("", "0")',
+        'environment.get(name, "0") != ""',
+        "render/test_text.py::test_colour_is_used_only_on_a_capable_terminal_unless_disabled",
+    ),
+    Bug(
+        "what is not known is a metric",
+        "render/prometheus.py",
+        "        if verdict.answer is not Answer.UNKNOWN:",
+        "        if verdict.answer is Answer.UNKNOWN:",
+        "render/test_prometheus.py::test_promtool_accepts_every_metric",
+    ),
+    Bug(
+        "a partition beside another one overlaps it",
+        "units.py",
+        "return self.start < other.end and other.start < self.end",
+        "return self.start <= other.end and other.start < self.end",
+        "formats/test_gpt_repairs.py::test_a_gpt_of_16384_entries_has_no_faults_and_its_partition_is_moved",
+    ),
+    Bug(
+        "an option counts as a value, so that a change counts as harmless",
+        "commands.py",
+        "    return filled and not is_option and word",
+        "    return filled and word",
+        "test_commands.py::test_a_command_that_is_not_known_to_be_harmless_is_a_change",
+    ),
+)
