@@ -379,6 +379,17 @@ class Journal:
         """
         return found is not None and found.number == 0 and self._newest.number == 1
 
+    def whole_bodies(self) -> tuple[Extent, ...]:
+        """Return the places of its bodies that are as they were written: nothing else has these bytes."""
+        try:
+            parts = journal_format.read_parts(self._device, self.at)
+        except Refused:
+            return ()
+        length = len(journal_format.padded(parts.body))
+        damaged = {part.at for part in parts.damaged}
+        places = (self._offset(copy) + BODY_AT for copy in COPIES)
+        return tuple(Extent(at, length) for at in places if at not in damaged)
+
     def close(self, *, zeroed: bool = True) -> str:
         """Wipe the heads: no move is in flight any more. Zero the whole place: on the disk it read as zero
         before the move, and it may hold keys of encrypted content. `zeroed` False: wipe only the heads on the

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.commands import Hint, command, typed
+from aligntool.device import zero
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, table, whole_disk
 from aligntool.mover.changed_disk import UNFINISHED, goes_back, is_committed, refuse_changes
@@ -184,7 +185,8 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Genera
         journal.record(Position(journal.contents.plan.index_of(ReleaseContent)))
     turned = (_ONLY_BACK if back else _ONLY_FORWARD,) if back is not asked else ()
     yield from map(Said, (*turned, *journal.damage))
-    if images.of_whole_disk and state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE):
+    is_settled = state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
+    if (images.of_whole_disk and is_settled) or whole_disk.is_left_without_table(device, journal, state):
         yield from _settle(walk, state, back=back)
         return back
     if state is disk_state.DiskState.NOT_BEGUN:
@@ -257,19 +259,28 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     return journal
 
 
+_PLACE_STAYS = (
+    "the content may use all of the disk by now: of the journal only what has a checksum was overwritten"
+)
+
+
 def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[Event]:
     """Finish a change that adds or removes a table, if a cut left the disk in its old or its new state."""
     journal = walk.journal
-    journal.repair_copies()
-    whole_disk.complete_interrupted_writes(
-        walk.device,
-        journal,
-        TableState.AFTER if state is disk_state.DiskState.COMPLETE else TableState.BEFORE,
-    )
+    is_free = state is not disk_state.DiskState.LEFT
+    if is_free:
+        journal.repair_copies()
+    goal = TableState.BEFORE if state is disk_state.DiskState.NOT_BEGUN else TableState.AFTER
+    whole_disk.complete_interrupted_writes(walk.device, journal, goal)
     if state is disk_state.DiskState.NOT_BEGUN:
         return (yield from _end_unbegun(walk))
-    if back:
-        raise _already_complete(back=True, remains=journal.close())
+    if back or not is_free:
+        bodies = () if is_free else journal.whole_bodies()  # which may hold keys
+        remains = journal.close(zeroed=is_free)
+        zero(walk.device, bodies)
+        if back:
+            raise _already_complete(back=True, remains=remains)
+        return (yield Said(_PLACE_STAYS))
     journal.record(Position(journal.contents.plan.index_of(CloseJournal)))
     yield from walk.forward()
 

@@ -2,8 +2,8 @@
 
 An old header and a passphrase of it are enough to decrypt the content, also if that passphrase was removed
 from the header since. So what the new place does not cover of it is overwritten before the new table is
-written: until then a cut repeats that, nothing else may use these bytes, and a rollback has them at the new
-place.
+written, or before the content is shown where no table is: until then a cut repeats that, nothing else may use
+these bytes, and a rollback has them at the new place.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from aligntool.claims import outside
 from aligntool.contents.layers import read_layers
 from aligntool.contents.luks import LUKS
-from aligntool.device import Device
+from aligntool.device import Device, Sectors
 from aligntool.inventory import Layer, with_inner
 from aligntool.mover.disk_state import LegibleDisk
 from aligntool.mover.journal import Journal
@@ -20,13 +20,18 @@ from aligntool.units import Extent, align_down, align_up, merged
 
 
 def keys_at_old_places(device: Device, journal: Journal, occupied: tuple[Extent, ...]) -> Iterator[Extent]:
-    """Yield the extents of the disk that have keys of content that is whole at its new place. Every byte of
-    them was copied from there. `occupied`: what must not be overwritten; neither are the markers, which have
-    no keys.
+    """Yield the extents of the disk that have keys of content that is at its new place, and there may still
+    be hidden. Every byte of them was copied from there. `occupied`: what must not be overwritten; neither are
+    the markers, which have no keys.
     """
     contents = journal.contents
     size = device.sector_size
-    reader = LegibleDisk(device, tuple(all_sectors(contents.images.after)))
+    released = (
+        Sectors(step.target.start + extent.start, content)
+        for step in contents.plan.releases
+        for extent, content in zip(step.held.ranges, contents.held[step.partition], strict=True)
+    )
+    reader = LegibleDisk(device, (*all_sectors(contents.images.after), *released))
     for step in contents.plan.copies:
         layers = read_layers(reader, step.target, sector_size=contents.plan.disk.sector_size)
         for header in map(header_of, (layer for layer in with_inner(layers) if layer.kind == LUKS.name)):

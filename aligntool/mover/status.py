@@ -62,7 +62,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     position = journal.position
     plan = journal.contents.plan
     state = state_of(device, journal)
-    if state is disk_state.DiskState.LEFT:
+    is_shown = whole_disk.is_left_without_table(device, journal, state)
+    if state is disk_state.DiskState.LEFT and not is_shown:
         ended = "nothing is in flight" if disk_state.is_undone(journal) else "the move is complete"
         return Status("old", (f"{ended}, and the partition table has been changed since",))
     done, total = progress(journal)
@@ -83,7 +84,7 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     choice = "" if open_ways else f"; {CHOOSE}"
     on_content = (f"{changed_sentence(changed)}{choice}",) if changed else ()
     is_hidden = state is disk_state.DiskState.CHANGED and disk_state.is_complete(journal)
-    complete = is_hidden or state is disk_state.DiskState.COMPLETE
+    complete = is_hidden or is_shown or state is disk_state.DiskState.COMPLETE
     first = _AT_NEW_PLACES if is_hidden else _SENTENCES.get(state, (unfinished,))
     sentences = (*first, *on_table, *on_content, *journal.damage)
     restore = state is disk_state.DiskState.CHANGED and not used
@@ -131,13 +132,13 @@ _NOTHING_LOST = {
 _AT_NEW_PLACES = (
     "every partition is intact at its new place, which the table does not list: do not use the old ones",
 )
+_ONLY_JOURNAL = ("every partition is intact at its new place; only the journal must still be closed",)
 _SENTENCES = {
     disk_state.DiskState.NOT_BEGUN: (
         "a move was prepared but not begun: every partition is intact at its old place",
     ),
-    disk_state.DiskState.COMPLETE: (
-        "every partition is intact at its new place; only the journal must still be closed",
-    ),
+    disk_state.DiskState.COMPLETE: _ONLY_JOURNAL,
+    disk_state.DiskState.LEFT: _ONLY_JOURNAL,
 }
 
 

@@ -350,6 +350,8 @@ class Walk:
             case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
             case steps.ReleaseContent():
+                if self.journal.contents.images.of_whole_disk:  # what is shown may be in use from then on
+                    self._erase_keys()
                 self._show(index, step.target.start, self._views_at_target(step))
             case steps.RebuildContent():
                 self._rebuild(index, step)

@@ -286,6 +286,8 @@ def is_unsettled(device: Device, journal: Journal) -> bool:
     disk_state = find_whole_disk_state(device, journal)
     if disk_state is DiskState.CHANGED and is_complete(journal):
         return True
+    if is_left_without_table(device, journal, disk_state):
+        return True
     goal = {DiskState.NOT_BEGUN: tables.TableState.BEFORE, DiskState.COMPLETE: tables.TableState.AFTER}.get(
         disk_state
     )
@@ -296,6 +298,14 @@ def is_unsettled(device: Device, journal: Journal) -> bool:
     return state is tables.TableState.PARKED or (
         state is tables.TableState.OTHER and tables.is_own_table(device, remaining)
     )
+
+
+def is_left_without_table(device: Device, journal: Journal, disk_state: DiskState) -> bool:
+    """Return whether the content of the journal is shown at byte 0, without a table, and may have the place
+    of the journal by now: what is left to do spares that place.
+    """
+    is_left = disk_state is DiskState.LEFT and adds_table(journal.contents.plan) is False
+    return is_left and _is_visible(device, journal)
 
 
 def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.TableState) -> None:

@@ -21,9 +21,11 @@ from aligntool.mover.journal_format import SLOT, is_head
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.move import realign, resume, rollback
+from aligntool.mover.status import journal_status
 from aligntool.realign.found_plan import find_plan
 from aligntool.realign.request import Request
 from aligntool.units import MIB, Extent
+from aligntool.whole_disk.operation import WholeDisk
 from tests.conftest import run
 from tests.mover.planned_disks import with_journal_in_file
 from tests.mover.simulated_disk import SECTOR, SimulatedDisk, until_cut
@@ -93,6 +95,15 @@ def moved(kind: str, start: int) -> Moved:
         return Moved(image.read_bytes(), found.plan, found.runs, keys)
 
 
+@cache
+def undone(kind: str, start: int) -> Moved:
+    with TemporaryDirectory(prefix="aligntool-keys-") as folder:
+        image, keys = make_image(Path(folder), kind, start)
+        request = Request(goal=RealignGoal())
+        found = WholeDisk(request, "dos", undo=True).find_plan(str(image), request)
+        return Moved(image.read_bytes(), found.plan, found.runs, keys)
+
+
 def leaks(platter: bytes, keys: frozenset[bytes], place: Extent) -> list[int]:
     """Return the offsets of sectors of keys outside of the place."""
     found = (at for at in range(0, len(platter), SECTOR) if platter[at : at + SECTOR] in keys)
@@ -137,6 +148,27 @@ def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) 
             place = new if platter[new.start : new.end] == content else old
             assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
             assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str) -> None:
+    """Once it is shown, only a key would tell whether it uses all of the disk: its old header is zeroed before."""
+    case = undone(kind, LENGTH // SECTOR + 4096)
+    disk = SimulatedDisk(case.platter)
+    until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
+    old, new = case.places
+    content = case.platter[old.start : old.end]
+    for cut in [*cuts(disk.operations), None]:
+        stopped = disk.before(cut)
+        for way in ENDS:
+            platter = ended(case, stopped.after_the_cut(random.Random(f"{cut} {way}")), way)
+            place = new if platter[new.start : new.end] == content else old
+            assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
+            journal = case.plan.journal.extent
+            assert all(journal.contains(Extent(at, SECTOR)) for at in leaks(platter, case.keys, place)), f"{cut}, {way}"
+            assert find_journal(SimulatedDisk(platter), None) is None
+            assert journal_status(SimulatedDisk(platter), None).state == "old"
+            assert "aligntool".encode("utf-16-le") not in platter[-40 * SECTOR :]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

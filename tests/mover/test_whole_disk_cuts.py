@@ -18,6 +18,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.inventory import Layer
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal_search import find_journal
+from aligntool.mover.left_journals import find_left
 from aligntool.mover.move import resume, rollback
 from aligntool.realign.request import Request, look_at
 from aligntool.units import KIB, MIB, Extent, align_up
@@ -145,7 +146,9 @@ def check_seen(case: Case, platter: bytes) -> None:
         if case.kind == "vfat":  # a torn boot sector: docs/crash-safety.md, "Assumptions"
             platter = platter[:510] + case.platter[case.source.start + 510 :][:2] + platter[512:]
         if case.kind == "crypto_LUKS":  # its second header is removed first, and LUKS2 is complete without it
-            platter = platter[: 16 * KIB] + case.platter[16 * KIB :][:512] + platter[16 * KIB + 512 :]
+            platter = (
+                platter[: 16 * KIB] + case.platter[case.source.start + 16 * KIB :][:512] + platter[16 * KIB + 512 :]
+            )
         assert is_whole_at(case, platter, whole), "half a file system is recognised at the start of the disk"
     elif has_table:
         place = case.target if case.target.start else case.source
@@ -245,6 +248,29 @@ def test_a_cut_loses_nothing_of_a_luks_of_the_length_that_its_key_shows(tmp_path
     whole = case.act(case.platter, "realign")
     assert end(case, tmp_path, final(whole)) == "new"
     check_every_cut(case, tmp_path, whole)
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_cut_of_an_undo_leaves_no_key_of_a_luks_behind(tmp_path: Path, label: str) -> None:
+    """Its length is not known without a key: what follows it may be its own. Its old header must not stay."""
+    image = tmp_path / "old.img"
+    path = tmp_path / "content.img"
+    path.write_bytes(random.Random(0).randbytes(600 * KIB))
+    run(*LUKS.format(path=path).split(), stdin="secret")
+    start = 1536 * KIB
+    image.write_bytes(bytes(start) + path.read_bytes() + bytes(3 * MIB - start - 600 * KIB))
+    run("sfdisk", "-q", "--wipe", "never", image, stdin=f"label: {label}\nstart={start // 512}, size=1200\n")
+    case = make(tmp_path, "crypto_LUKS", undo=True, old=image.read_bytes())
+    whole = case.act(case.platter, "realign")
+    assert end(case, tmp_path, final(whole)) == "new"
+    for number, platter in enumerate(crashes(case.platter, whole.log, random.Random(label))):
+        if number % EVERY:
+            continue
+        check_seen(case, platter)
+        for how in ("resume", "rollback"):
+            ended = final(recovered(case, platter, how, sector=case.sector))
+            if end(case, tmp_path, ended) == "new":
+                assert find_left(SimulatedDisk(ended)) is None
 
 
 @sample(2)
