@@ -82,7 +82,7 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     if flight is None:
         return
     parked = f"{'entry' if len(flight.partitions) == 1 else 'entries'} {listed(flight.partitions)} parked"
-    shown = "" if flight.partitions else ": its journal shows it, but another program has replaced the table"
+    shown = "" if flight.partitions else ": its journal shows it, but no table does"
     journal = "the table names no journal on this disk; it is the file that was given with --journal"
     if flight.journal_at is not None:
         journal = f"the journal is at byte {flight.journal_at} of this disk"
