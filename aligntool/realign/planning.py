@@ -41,6 +41,7 @@ from aligntool.realign.placing import (
     required_grid,
     row_of,
 )
+from aligntool.realign.preconditions import use_through_loops
 from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data, without_consequences
 from aligntool.realign.suspended import suspension_attention
 from aligntool.system import MASKED_NAME
@@ -538,14 +539,17 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     off += [number for number in selection.must if number not in off]
     if not off:
         return ()
-    disk_wide = (*selection.reasons, *disk_reasons(judged))
+    # Then nothing is to be checked or repaired here: the file system may be mounted there.
+    attached = use_through_loops(disk.path) if disk.kind is DiskKind.IMAGE else None
+    in_use = () if attached is None else (attached,)
+    disk_wide = (*in_use, *selection.reasons, *disk_reasons(judged))
     against = partition_reasons(disk, parts_of(disk, off))
     reasons = {number: (*disk_wide, *against[number]) for number in off}
     rooms = _rooms(
         judged, selection, tuple(number for number in selection.must if _may_move(reasons[number]))
     )
     lacking = any(number not in rooms and _may_move(reasons[number]) for number in off)
-    shrinking = _possible_shrink(judged, selection) if lacking else ("", "")
+    shrinking = _possible_shrink(judged, selection, in_use) if lacking else ("", "")
     of_all = tuple(reason for number in off for reason in against[number])
 
     def repair(number: int) -> Repair:
@@ -566,9 +570,11 @@ def _naming_clusters(judged: Judged, repair: Repair) -> Repair:
     return replace(repair, why=f"{repair.why}, {stay}")
 
 
-def _possible_shrink(judged: Judged, selection: partition_selection.Selection) -> tuple[str, str]:
+def _possible_shrink(
+    judged: Judged, selection: partition_selection.Selection, in_use: tuple[Refusal, ...]
+) -> tuple[str, str]:
     """Return what a plan without used blocks says on shrinking, and the command; both empty if no file system
-    can be shrunk.
+    can be shrunk. `in_use`: what has to be ended before.
     """
     disk = judged.disk
 
@@ -587,8 +593,8 @@ def _possible_shrink(judged: Judged, selection: partition_selection.Selection) -
         return "", ""
     against = partition_reasons(disk, found)
     text = "; shrinking a file system here may make some"
-    if all(against.values()):
-        first = against[found[0].number][0]
+    if in_use or all(against.values()):
+        first = (*in_use, *against[found[0].number])[0]
         return f"{text}, {partition_selection.once_resolved(first)}", first.hint
     return text, next_command(disk, "plan realign", "--shrink")
 

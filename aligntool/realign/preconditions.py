@@ -94,13 +94,20 @@ def naming_loops(path: str) -> Iterator[None]:
         text = f"{path} cannot be read: {error.strerror}"
         raise Refused(text, hint=command("audit", path), code="not-read", subject=path) from error
     except Refused as error:
-        status = _status_of(path)
-        found = occupants(status) if stat.S_ISREG(status.st_mode) else tuple(loops_over(status))
-        if not found:
+        attached = use_through_loops(path)
+        if attached is None:
             raise
-        text = f"{path} is in use: {'; '.join(occupant.what for occupant in found)}"
-        attached = Refusal("in-use", path, text, all_ends(found))
         refuse((attached, *(replace(reason, hint="") for reason in error.refusals)))
+
+
+def use_through_loops(path: str) -> Refusal | None:
+    """Return why an image or disk is in use if it is attached to a loop device. Raises Refused as
+    `look_before_change` does.
+    """
+    status = _status_of(path)
+    found = occupants(status) if stat.S_ISREG(status.st_mode) else tuple(loops_over(status))
+    text = f"{path} is in use: {'; '.join(occupant.what for occupant in found)}"
+    return Refusal("in-use", path, text, all_ends(found)) if found else None
 
 
 def find_holders(disk: Disk) -> Inventory | None:

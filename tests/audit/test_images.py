@@ -50,3 +50,22 @@ def test_the_start_of_a_partition_is_not_in_its_image(tmp_path: Path) -> None:
     assert [note in text for text in said.values()] == [True, False, False]
     page = run_aligntool("report", "-o", "-", image).stdout
     assert note in page and "start on the grid" in said[image]
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("mkfs.ext4", "sfdisk", "losetup")
+def test_an_attached_image_is_first_of_all_in_use(tmp_path: Path) -> None:
+    """A file system that is mounted there looks unclean here, and a checker would not notice the mount."""
+    image = tmp_path / "disk.img"
+    image.write_bytes(bytes(40 * MIB))
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=63, size=65536, type=83\n")
+    run("mkfs.ext4", "-q", "-F", "-E", f"offset={63 * 512}", image, "32M")
+    run("debugfs", "-w", "-R", "feature needs_recovery", f"{image}?offset={63 * 512}")
+    assert "e2fsck" in run_aligntool("audit", image).stdout
+    device = run("losetup", "-f", "--show", image).strip()
+    try:
+        said = run_aligntool("audit", image).stdout
+    finally:
+        run("losetup", "-d", device)
+    assert f"sudo losetup -d {device}" in said
+    assert "e2fsck" not in said
