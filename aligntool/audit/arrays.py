@@ -190,9 +190,17 @@ def _loss(facts: ArrayFacts) -> str:
             else counted(facts.degraded, "member")
         )
         which = "missing or being rebuilt" if facts.sync_action == "recover" else "missing"
+        which = BEING_REBUILT if is_rebuilt(facts) else which
         return f"{facts.level} is degraded: {count} {which}"
     failed = [name for name, state in facts.member_states if {"journal", FAULTY} <= set(state.split(","))]
     return f"{facts.level} cannot be written: its journal {failed[0]} has failed" if failed else ""
+
+
+def is_rebuilt(facts: ArrayFacts) -> bool:
+    """Return whether every member that a degraded array lacks is being rebuilt."""
+    states = [member_state(facts, name) for name in facts.members]
+    is_active = facts.sync_action == "recover" and facts.state != BROKEN
+    return is_active and 0 < (facts.degraded or 0) <= states.count(BEING_REBUILT)
 
 
 def member_state(facts: ArrayFacts, name: str) -> str | None:

@@ -211,6 +211,22 @@ def refuse_renamed(plan: ArrayPlan, disks: Sequence[Disk]) -> None:
         raise Refused("\n".join(dict.fromkeys(renamed)), hint=hint, code="plan-stale")
 
 
+def since_planned(reason: Refusal, *, seen: bool) -> Refusal:
+    """Return a reason why a saved plan cannot be made again, without options, which `apply` does not have.
+    `seen`: the plan was made with the drives, whose content was other then.
+    """
+    hints = dict.fromkeys(_PLAN_AGAIN if _names_option(line) else line for line in reason.hint.split("\n"))
+    if seen and reason.code == "not-empty":
+        text = f"the content of {reason.subject} has changed since the plan was made: {reason.text}"
+        return replace(reason, code="plan-stale", text=text, hint=_PLAN_AGAIN)
+    return replace(reason, hint="\n".join(hints))
+
+
+def _names_option(hint: str) -> bool:
+    """Return whether a line of a hint is about an option of the command that plans, and is not a command."""
+    return "--" in hint and not hint.startswith(("sudo ", "aligntool ", "by hand"))
+
+
 def refuse_changed(plan: ArrayPlan, current: Plan) -> None:
     """Raise Refused if a plan made now has other steps, or would overwrite other content."""
     content = {step.device: step.holds for step in current.of(MakeMember)}

@@ -16,7 +16,7 @@ from typing import IO, Annotated
 import typer
 
 from aligntool.audit.fleet import Fleet, Machine, machine_of, natural_key
-from aligntool.audit.fleet_changes import compare_fleets, read_machines, states_of
+from aligntool.audit.fleet_changes import compare_fleets, new_errors, read_machines, states_of
 from aligntool.audit.judge import audit as judge
 from aligntool.cli import options
 from aligntool.cli.audit import FailOn
@@ -118,7 +118,10 @@ def fleet(
                 places[number] = spool.tell()
                 spool.write(machine_json(machine).encode() + b"\n")
         tempfile.tempdir = None
-        changes = compare_fleets(since, states_of(before), states_of(after)) if since else None
+        changes = None
+        if since:
+            rose = new_errors(before, after)
+            changes = compare_fleets(since, states_of(before), states_of(after), rose)
         if kept.file is not None:
             kept.write(page_html(found, now(), changes))
             options.say(f"{kept.file} written")

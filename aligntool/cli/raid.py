@@ -675,7 +675,11 @@ class CreateArray(acting.ArrayOperation):
     def refuse_changed(self, plan: Plan) -> None:
         if self.made_from:
             refuse_elsewhere(array_plan(plan), self.goal, self.made_from)
-        acting.ArrayOperation.refuse_changed(self, plan)
+        try:
+            acting.ArrayOperation.refuse_changed(self, plan)
+        except Refused as refused:
+            reasons = (acting.since_planned(each, seen=not self.made_from) for each in refused.refusals)
+            refuse(reasons)
 
     def verify(self, plan: Plan, *, json_: bool, kernel_behind: bool) -> None:
         if self.wait:
@@ -702,6 +706,11 @@ def refuse_elsewhere(plan: ArrayPlan, goal: RaidGoal, made_from: str) -> None:
         )
         text = f"the plan is for the files and commands of {planned}, and this is {found}"
         raise Refused(text, hint=f"make a new plan: --system {here}" if here else "", code="plan-stale")
+    unknown = shown.unidentified(plan)
+    if unknown:
+        text = f"the plan was made from a capture, and {unknown}"
+        hint = "make a new plan on the machine itself, or from a capture with serial numbers: --serials"
+        raise Refused(text, hint=hint, code="plan-stale")
 
 
 # `aligntool raid plan` for drives that are not here. Nothing is known of them beyond what a capture shows.
@@ -759,7 +768,11 @@ class CapturedArray(CreateArray):
             refuse([*refused.refusals, *captured_refusals(needs, machine, files)])
             raise
         refuse(captured_refusals(needs_of_plan(plan, here=True), machine, files, plan.array))
-        return replace(plan, unchecked=unchecked_of_capture(members, goal, serials=self.has_serials))
+        unchecked = unchecked_of_capture(members, goal, serials=self.has_serials)
+        unknown = shown.unidentified(plan)
+        if unknown and self.has_serials:
+            unchecked = (*unchecked, f"{unknown}, so `aligntool apply` refuses the saved plan")
+        return replace(plan, unchecked=unchecked)
 
     def _hint_there(self, hint: str) -> str:
         return "\n".join(

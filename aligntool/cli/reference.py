@@ -1,6 +1,7 @@
 """`aligntool explain`, `drives`, `recipes` and `schema`: what aligntool knows without looking at a disk."""
 
 import json
+import re
 import sys
 from difflib import get_close_matches
 from typing import Annotated
@@ -8,14 +9,16 @@ from typing import Annotated
 import typer
 
 from aligntool.audit.report import Code, findings_markdown
+from aligntool.change import EnsureGoal, RaidGoal
 from aligntool.cli.options import JsonOption, path, terminal_width, text
 from aligntool.cli.pager import page_lines
 from aligntool.commands import command
 from aligntool.documents import schema_texts
-from aligntool.errors import Refused
+from aligntool.errors import Refused, refuse
 from aligntool.linux.files import read_text
+from aligntool.raid.refusals import ensure_problems, goal_problems
 from aligntool.recipes.drives import load_drives
-from aligntool.recipes.goals import Recipe, load_recipes, parse_recipe, recipe
+from aligntool.recipes.goals import Goal, Recipe, load_recipes, parse_recipe, recipe
 from aligntool.render import recipes as shown
 from aligntool.render.lines import EMPTY, Line
 
@@ -147,7 +150,30 @@ def check_recipe(
     Exit code: 0 valid, 3 invalid.
     """
     found = (parse_recipe(file, read_text(file, hint=_LIST_RECIPES)),)
+    _refuse_impossible(found[0].goal)
     _show_recipes(found, json_=json_, typed=file if _is_recipe_file(file) else f"./{file}")
+
+
+def _refuse_impossible(goal: Goal) -> None:
+    """Raise Refused if an array can never be as the file says, whatever the drives."""
+    try:
+        if isinstance(goal, EnsureGoal):
+            refuse(ensure_problems(goal))
+        elif isinstance(goal, RaidGoal):
+            refuse(goal_problems(goal))
+    except Refused as refused:
+        refused.change_hints(_as_key)
+        raise
+
+
+_KEYS = {"mount": "mount_at", "fs": "filesystem"}  # of options with another name
+
+
+def _as_key(hint: str) -> str:
+    """Return a hint with the keys of a file in place of the options of a command."""
+    lines = (re.sub(r"^--(\S+) (\S+)$", r'--\1 = "\2"', line) for line in hint.split("\n"))
+    text = "\n".join(lines)
+    return re.sub("--([a-z-]+)", lambda found: _KEYS.get(found[1], found[1].replace("-", "_")), text)
 
 
 def _show_recipes(found: tuple[Recipe, ...], *, json_: bool, typed: str = "") -> None:
@@ -161,7 +187,7 @@ def find_recipe(name: str, kind: str) -> Recipe:
         return recipe(name, kind)
     found = parse_recipe(name, read_text(name, hint=_LIST_RECIPES))
     if found.kind == "ensure":
-        raise Refused(f"{name} is a file of raid ensure", hint=command("raid ensure", name))
+        raise Refused(f"{name} is a file of raid ensure", hint=command("raid ensure", name, "--dry-run"))
     if found.kind != kind:
         raise Refused(f"{name} is a recipe for a {found.kind}", hint=_LIST_RECIPES)
     return found

@@ -29,28 +29,13 @@ class Zeroing:
     deallocates: bool | None = None  # the drive deallocates what is zeroed, and it reads as zeros: DLFEAT
 
 
-def refuse_first_sync(
+def refuse_zeroing(
     members: Sequence[Member], goal: RaidGoal, zeroing: Mapping[str, Zeroing]
 ) -> Iterator[Refusal]:
-    """Yield why the first synchronisation cannot be as requested. `zeroing`: of each drive, by its name."""
-    level = LEVELS.get(goal.level)
-    options = {"--zero-members": goal.zero_members, "--fast-sync": goal.fast_sync}
-    for option in (option for option, is_given in options.items() if is_given):
-        if level and not level.redundant:
-            text = f"{level.title} has nothing to synchronise"
-            yield Refusal("invalid-option", option, text, f"omit {option}")
-    if goal.zero_members and goal.fast_sync:
-        text = "an array of zeroed members has nothing to synchronise"
-        yield Refusal("invalid-option", "--fast-sync", text, "omit --fast-sync")
-    if goal.zero_members:
-        yield from _refuse_zeroing(members, goal, zeroing)
-
-
-def _refuse_zeroing(
-    members: Sequence[Member], goal: RaidGoal, zeroing: Mapping[str, Zeroing]
-) -> Iterator[Refusal]:
-    """Yield why members cannot be zeroed. Content that was found is refused as for any member."""
-    for member in members:
+    """Yield why members cannot be zeroed, if they are to be. Content that was found is refused as for any
+    member. `zeroing`: of each drive, by its name.
+    """
+    for member in members if goal.zero_members else ():
         disk = member.disk
         name = member.name
         if is_wiped(member, goal):

@@ -7,8 +7,9 @@ from aligntool.audit.judge import audit
 from aligntool.audit.report import AuditOptions, Judged
 from aligntool.audit.wording import audit_command, contents_or_data, unread_between
 from aligntool.change import LayoutGoal, TablePlan
+from aligntool.commands import is_node
 from aligntool.errors import Refusal, Refused, refuse
-from aligntool.inventory import Disk, Inventory, KnownGeometry
+from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry
 from aligntool.layout.layout import plan_layout
 from aligntool.raid.lba_formats import (
     LARGEST,
@@ -61,7 +62,10 @@ def plan_formats(
             notes.append(f"{disk.name} already has logical blocks of {size} bytes")
             continue
         namespace = namespaces.get(disk.name, Namespace())
-        refusals += format_refusals(disk, disk.name, size, namespace, disks)
+        found = format_refusals(disk, disk.name, size, namespace, disks)
+        if disk.kind is not DiskKind.NVME and is_node(disk.path):
+            found = (replace(each, hint=f"omit --lba-size\n{each.hint}") for each in found)
+        refusals += found
         refusals += _refuse_defects(disk, known.get(disk.name, ()))
         refusals += _refuse_unless_blank(disk)
         notes.append(f"{disk.name}: {change_words(disk, size)}")

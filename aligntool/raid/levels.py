@@ -54,7 +54,12 @@ def copies_of(level: Level, members: int, layout: str) -> int:
     """Return how many copies of every byte the array stores, not counting parity."""
     if level.word == "raid1":
         return members
-    return int(layout[1:]) if level.word == "raid10" and layout[1:].isdigit() else 1
+    return int(layout[1:]) if level.word == "raid10" and layout[1:].isdecimal() else 1
+
+
+def least_members(level: Level, layout: str) -> int:
+    """Return how many members an array needs."""
+    return max(level.least_members, copies_of(level, 0, layout))
 
 
 def data_members(level: Level, members: int, layout: str) -> int:

@@ -14,7 +14,7 @@ from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal, refuse
 from aligntool.inventory import Disk, Inventory, superblocks_on
 from aligntool.raid import boot, ceilings, chunks, commands, members, refusals
-from aligntool.raid.first_sync import Zeroing, ready_words, refuse_first_sync
+from aligntool.raid.first_sync import Zeroing, ready_words, refuse_zeroing
 from aligntool.raid.formatting import plan_formats
 from aligntool.raid.lba_formats import Namespace
 from aligntool.raid.levels import LEVELS, Level, data_members, layouts_of
@@ -286,7 +286,7 @@ def plan_raid(
         drives, inventory, goal.lba_size, known or {}, namespaces, disks or inventory.disks
     )
     members_named, _ = _members_of(formatting.drives, goal)
-    reasons = (*formatting.refusals, *refuse_first_sync(members_named, goal, zeroing))
+    reasons = (*formatting.refusals, *refuse_zeroing(members_named, goal, zeroing))
     decided = decide_raid(formatting.drives, goal, reasons, captured=inventory.captured)
     geometry = decided.geometry
     placed = decided.placed
@@ -381,7 +381,7 @@ def decide_raid(
     reasons += refusals.member_problems(named, goal, count=len(drives), captured=captured)
     level = LEVELS.get(goal.level)
     if level and whole:
-        reasons += refuse_small(place_members(named, goal, level), members.spare_room(goal, level))
+        reasons += refuse_small(_placed_alone(named, goal, level), members.spare_room(goal, level))
     refuse(reasons)
     return _decide(named, goal, LEVELS[goal.level])
 
@@ -418,10 +418,14 @@ def _decide(named: Sequence[Member], goal: RaidGoal, level: Level) -> Decided:
     chunk = goal.chunk if goal.chunk is not None else advice.size
     geometry = commands.geometry_of(goal, level, layout, chunk, placed, offset.size)
     if geometry.each < max(chunk or 0, LEAST_MEMBER):
-        refuse(
-            refuse_small(placed, members.spare_room(goal, level), offset.size + max(chunk or 0, LEAST_MEMBER))
-        )
+        least = offset.size + max(chunk or 0, LEAST_MEMBER)
+        refuse(refuse_small(_placed_alone(named, goal, level), members.spare_room(goal, level), least))
     return Decided(goal, placed, offset, stripes, advice, geometry, measured)
+
+
+def _placed_alone(named: Sequence[Member], goal: RaidGoal, level: Level) -> list[Placed]:
+    """Return each member with its own room, which no smaller member limits."""
+    return [placed for member in named for placed in place_members([member], goal, level)]
 
 
 def refuse_small(placed: Sequence[Placed], spare: int, least: int = LEAST_MEMBER) -> Iterator[Refusal]:

@@ -19,7 +19,7 @@ from aligntool.audit.wording import (
     unrecognised_data,
     use_refusals,
 )
-from aligntool.change import MOUNT_POINT, NOT_MOUNTED, RAID_WORDS, RaidGoal
+from aligntool.change import MOUNT_POINT, NOT_MOUNTED, RAID_WORDS, EnsureGoal, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.catalogue import kind_named
 from aligntool.errors import Refusal
@@ -27,7 +27,7 @@ from aligntool.inventory import Disk, DiskKind, LbaFormat, Role, Sampled
 from aligntool.raid.boot import SYSTEMS
 from aligntool.raid.commands import ArrayGeometry, new_array
 from aligntool.raid.lba_formats import format_of
-from aligntool.raid.levels import LEVELS, copies_of, layouts_of
+from aligntool.raid.levels import LEVELS, layouts_of, least_members
 from aligntool.raid.measured import TEST_UUID, has_test_array
 from aligntool.raid.members import Placed, own_length
 from aligntool.steps import recognised_content
@@ -38,14 +38,15 @@ from aligntool.units import KIB, format_about, format_size, is_power_of_two
 # md, mdadm or fstab would refuse these, too, and no drive has to be read to find them.
 
 PAGE = 4 * KIB  # the kernel's page: a chunk is a multiple of it (md.c, raid5.c setup_conf)
+MOST_COPIES = 255  # of a RAID10: one byte of its layout (raid10.c, setup_geo)
 # a name that is a number becomes that of the node: md.c, add_named_array, MINORMASK
 MOST_NUMBER = (1 << 20) - 1
 LONGEST_NAME = 27  # 31 with the prefix "any:", which mdadm omits from a longer name (super1.c)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
-    """Yield every reason in the goal itself, for an array of that many members."""
+def goal_problems(goal: RaidGoal, members: int | None = None) -> Iterator[Refusal]:
+    """Yield every reason in the goal itself, for an array of that many members; None: of any number."""
     titles = {"filesystem": "file system", "metadata": "metadata version", "members": "kind of member"}
     options = {"level": "--level", "workload": "--workload", "filesystem": "--fs"}
     for key, allowed in RAID_WORDS.items():
@@ -68,6 +69,8 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--system", text, f"--system: {', '.join(SYSTEMS)}")
     level = LEVELS.get(goal.level)
     if level:
+        if members is None:
+            members = min(least_members(level, goal.layout or ""), MOST_COPIES)
         allowed = layouts_of(level, members)
         if goal.layout is not None and goal.layout not in allowed:
             text = f"{level.title} of {members} members has no layout {goal.layout!r}"
@@ -75,7 +78,24 @@ def goal_problems(goal: RaidGoal, members: int) -> Iterator[Refusal]:
         if goal.bitmap == "internal" and not level.redundant:
             text = f"{level.title} has nothing to resynchronise, so it has no bitmap"
             yield Refusal("invalid-option", "--bitmap", text)
+        if goal.metadata == "1.0" and level.striped:
+            text = f"metadata 1.0 is for members that can be read alone, unlike those of a {level.title}"
+            yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
         yield from _refuse_chunk(goal)
+        yield from _refuse_first_sync(goal)
+
+
+def ensure_problems(goal: EnsureGoal) -> Iterator[Refusal]:
+    """Yield every reason why a file of `raid ensure` can never work, whatever the drives."""
+    array = goal.array
+    yield from goal_problems(array)
+    level = LEVELS.get(array.level)
+    most = goal.drives.most
+    if level and most is not None and goal.drives.one == "error":
+        least = least_members(level, array.layout or "")
+        if most < least:
+            text = f"{level.title} needs at least {least} members, and at_most allows {most}"
+            yield Refusal("too-few-members", "at_most", text, f"at_most = {least}")
 
 
 def _refuse_names(goal: RaidGoal) -> Iterator[Refusal]:
@@ -168,6 +188,17 @@ def _refuse_chunk(goal: RaidGoal) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--chunk", text, hint)
 
 
+def _refuse_first_sync(goal: RaidGoal) -> Iterator[Refusal]:
+    level = LEVELS[goal.level]
+    options = {"--zero-members": goal.zero_members, "--fast-sync": goal.fast_sync}
+    for option in (option for option, is_given in options.items() if is_given and not level.redundant):
+        text = f"{level.title} has nothing to synchronise"
+        yield Refusal("invalid-option", option, text, f"omit {option}")
+    if goal.zero_members and goal.fast_sync:
+        text = "an array of zeroed members has nothing to synchronise"
+        yield Refusal("invalid-option", "--fast-sync", text, "omit --fast-sync")
+
+
 # Reasons in the members.
 #
 # These checks keep a typing error from destroying data.
@@ -204,7 +235,7 @@ def _refuse_count(count: int, goal: RaidGoal) -> Iterator[Refusal]:
     if level:
         striped_only = level.word == "raid0"
         layout = goal.layout or (*layouts_of(level, count), "")[0]
-        least = max(level.least_members, copies_of(level, 0, layout))
+        least = least_members(level, layout)
         if striped_only and goal.one_drive:
             least = 1
         if count < least:
@@ -514,9 +545,6 @@ def unrecognised_content(member: Member) -> tuple[str, ...]:
 def geometry_problems(goal: RaidGoal, placed: Sequence[Placed], geometry: ArrayGeometry) -> Iterator[Refusal]:
     """Yield every reason in the sizes of a decided array."""
     yield from _refuse_lengths(goal, placed, geometry)
-    if goal.metadata == "1.0" and geometry.level.word != "raid1":
-        text = f"metadata 1.0 is for members that can be read alone, unlike those of a {geometry.level.title}"
-        yield Refusal("invalid-option", "--metadata", text, "--metadata 1.2")
     yield from _refuse_filesystem(goal, geometry)
 
 

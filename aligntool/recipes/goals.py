@@ -125,7 +125,7 @@ def _tests(row: Entry) -> Iterator[BenchTest]:
         partial(_blocks, row),
         partial(_counts, row, "threads"),
         partial(_counts, row, "depth"),
-        partial(row.required, "access"),
+        partial(row.required, "access", ACCESS),
         partial(row.allow, *_TEST_KEYS),
     )
     number = math.prod(map(len, lists))
@@ -201,7 +201,13 @@ def raid_goal(top: Entry, binds: Sequence[Entry] = ()) -> RaidGoal:
     reads |= {"binds": lambda: _binds(binds)}
     reads |= {key: partial(top.flag, key) for key in ("zero_members", "fast_sync")}
     reads["lba_size"] = partial(_lba_size, top)
-    found = dict(zip(("", *reads), _read_all(partial(top.required, "level"), *reads.values()), strict=True))
+    found = dict(
+        zip(
+            ("", *reads),
+            _read_all(partial(top.required, "level", RAID_WORDS["level"]), *reads.values()),
+            strict=True,
+        )
+    )
     del found[""]
     found["mount_options"] = found["mount_options"] or None
     found["database_page"] = found["database_page"] or None
@@ -440,7 +446,7 @@ def parse_recipe(file: str, content: str) -> Recipe:
     top, tables = read_tables(file, content, kinds=_TABLES, keys=None)
     if top.values.get("format") not in (None, FORMAT):  # another format has other keys
         _require_format(top)
-    kind = top.choice("kind", tuple(_KEYS)) or top.required("kind")
+    kind = top.choice("kind", tuple(_KEYS)) or top.required("kind", tuple(_KEYS))
     name = file.rpartition("/")[2].removesuffix(".toml")
     read: dict[str, Callable[[], Goal]] = {
         "ensure": lambda: ensure_goal(top, name, tables["bind"]),
@@ -450,9 +456,15 @@ def parse_recipe(file: str, content: str) -> Recipe:
         "layout": lambda: _layout_goal(top, tables["part"]),
     }
     words = top.text if kind == "ensure" else top.required
+    what = "a file of raid ensure" if kind == "ensure" else f"a recipe for a {kind}"
+    others = {
+        key: f'{key} is not in {what}, but in one with kind = "{other}"'
+        for other in _KEYS
+        for key in _KEYS[other]
+    }
     _, _, _, goal, summary, note, source = _read_all(
         partial(_require_format, top),
-        partial(top.allow, *_KEYS[kind], elsewhere=_TABLES),
+        partial(top.allow, *_KEYS[kind], elsewhere=_TABLES, others=others),
         partial(_refuse_other_tables, top, kind, tables),
         read[kind],
         partial(words, "summary"),
@@ -529,7 +541,7 @@ def _part(entry: Entry) -> PartitionRequest:
         size,
         partial(entry.choice, "role", tuple(ROLES)),
         partial(entry.text, "name"),
-        partial(entry.required, "role"),
+        partial(entry.required, "role", tuple(ROLES)),
         partial(entry.allow, *_PART_KEYS),
     )
     return PartitionRequest(length, role or "", name or "")

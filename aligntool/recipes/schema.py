@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pkgutil import get_data  # importlib.resources takes 10 ms to import
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aligntool.documents import LARGEST
@@ -122,11 +123,15 @@ class Entry:
     name: str  # 'drive "WD Caviar Green"', 'class 3'
     values: Mapping[str, Any]
 
-    def allow(self, *keys: str, elsewhere: tuple[str, ...] = ()) -> None:
-        """Raise Refused with every other key. `elsewhere`: what may have been meant as well."""
+    def allow(
+        self, *keys: str, elsewhere: tuple[str, ...] = (), others: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Raise Refused with every other key. `elsewhere`: what may have been meant as well; `others`: keys
+        of other files, with a hint for each.
+        """
         known = (*keys, *elsewhere)
-        unknown = (key for key in self.values if key not in keys)
-        refuse(self.refusal(f"unknown key {key!r}", hint=nearest(key, known)).refusals[0] for key in unknown)
+        hints = {key: others.get(key) or nearest(key, known) for key in self.values if key not in keys}
+        refuse(self.refusal(f"unknown key {key!r}", hint=hint).refusals[0] for key, hint in hints.items())
 
     def text(self, key: str) -> str | None:
         value = self.values.get(key)
@@ -134,11 +139,12 @@ class Entry:
             raise self.refusal(f"{key} must be a string, not {value!r}")
         return value
 
-    def required(self, key: str) -> str:
-        value = self.text(key)
+    def required(self, key: str, allowed: Iterable[str] = ()) -> str:
+        """Return the string of a key, which `choice` also reads if it has `allowed` words."""
+        value = self.values.get(key) if allowed else self.text(key)
         if value is None:
-            raise self.refusal(f"{key} is missing")
-        return value
+            raise self.refusal(f"{key} is missing", hint=known_words(allowed))
+        return str(value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the strings of a key: one string or a list of them; () if missing."""
@@ -149,9 +155,14 @@ class Entry:
         return tuple(listed)
 
     def choice(self, key: str, allowed: Iterable[str]) -> str | None:
-        value = self.text(key)
-        if value is not None and value not in allowed:
-            raise self.refusal(f"{key} cannot be {value!r}", hint=nearest(value, tuple(allowed)))
+        value = self.values.get(key)
+        if value is None:
+            return None
+        words = tuple(allowed)
+        if not isinstance(value, str):
+            raise self.refusal(f"{key} must be a string, not {value!r}", hint=nearest(str(value), words))
+        if value not in words:
+            raise self.refusal(f"{key} cannot be {value!r}", hint=nearest(value, words))
         return value
 
     def choices(self, key: str, allowed: tuple[str, ...], what: str, plural: str) -> tuple[str, ...]:
@@ -235,7 +246,9 @@ def _entries(file: str, kind: str, rows: object) -> tuple[Entry, ...]:
 
 
 def read_each(read: Callable[[_Item], _Value], items: Iterable[_Item]) -> list[_Value]:
-    """Return what `read` returns for each item. Raises Refused with the reasons of all that are refused."""
+    """Return what `read` returns for each item. Raises Refused with the reasons of all that are refused, of
+    several each with its hint.
+    """
     found: list[_Value] = []
     refusals: list[Refusal] = []
     for item in items:
@@ -243,8 +256,16 @@ def read_each(read: Callable[[_Item], _Value], items: Iterable[_Item]) -> list[_
             found.append(read(item))
         except Refused as error:
             refusals += error.refusals
-    refuse(refusals)
-    return found
+    distinct = tuple(dict.fromkeys(refusals))
+    if len(distinct) < 2:
+        refuse(distinct)
+        return found
+    beside = [each.hint if "\n" not in each.hint else "" for each in distinct]
+    texts = [
+        f"{each.text} ({hint})" if hint else each.text for each, hint in zip(distinct, beside, strict=True)
+    ]
+    below = (each.hint for each, hint in zip(distinct, beside, strict=True) if not hint and each.hint)
+    raise Refused("\n".join(texts), hint="\n".join(below), refusals=distinct)
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
@@ -252,4 +273,9 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     import difflib
 
     similar = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {similar[0]!r}?" if similar else f"known: {', '.join(sorted(known))}"
+    return f"did you mean {similar[0]!r}?" if similar else known_words(known)
+
+
+def known_words(known: Iterable[str]) -> str:
+    words = ", ".join(sorted(known))
+    return f"known: {words}" if words else ""

@@ -1,8 +1,9 @@
 """Show an audit as text: the table of verdicts, facts, findings, possible repairs."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from aligntool.audit.arrays import is_rebuilt
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import FLOPPY_SIZES, STACKED
 from aligntool.audit.report import (
@@ -760,7 +761,7 @@ def _verdict(report: Report) -> Line:
         if lost:
             return ((f"Linux does not see {which}", Style.BAD),)
         return ((f"Linux may not see {which} after a restart", Style.BAD),)
-    damage = errors_words([finding for finding in report.findings if finding.is_damage])
+    damage = errors_words([finding for finding in report.findings if finding.is_damage], _rebuilt(report))
     ((words, style),) = _starts_verdict(report)
     if damage and is_nothing_judged(report):
         return ((damage, Style.BAD),)
@@ -775,23 +776,38 @@ MOST_ERRORS = 2
 """Most kinds of errors in the headline; the rest are counted."""
 
 
-def errors_words(findings: Sequence[Finding]) -> str:
-    """Return "1 array has lost a member; partitions overlap: sda", or "" without findings."""
-    places: dict[Code, list[Finding]] = {}
+def _rebuilt(report: Report) -> set[str]:
+    """Return the names of the arrays whose lost members are all being rebuilt."""
+    arrays = {disk.name: disk.array for disk in report.inventory.disks if disk.array}
+    return {name for name, facts in arrays.items() if is_rebuilt(facts)}
+
+
+def errors_words(findings: Sequence[Finding], rebuilt: Collection[str] = ()) -> str:
+    """Return "1 array has lost a member; partitions overlap: sda", or "" without findings. `rebuilt`: the
+    arrays whose lost members are all being rebuilt.
+    """
+    places: dict[tuple[Code, bool], list[str | None]] = {}
     for finding in findings:
-        places.setdefault(finding.code, []).append(finding)
-    words = [error_words(code, [found.disk for found in places[code] if found.disk]) for code in places]
-    more = sum(len(places[code]) for code in list(places)[MOST_ERRORS:])
+        places.setdefault((finding.code, finding.disk in rebuilt), []).append(finding.disk)
+    words = [
+        error_words(code, [name for name in names if name], rebuilt=done)
+        for (code, done), names in places.items()
+    ]
+    more = sum(len(names) for names in list(places.values())[MOST_ERRORS:])
     words = [*words[:MOST_ERRORS], *([counted(more, "more error")] if more else [])]
     return "; ".join([*words[:1], *map(_lower, words[1:])])
 
 
-def error_words(code: Code, disks: Sequence[str]) -> str:
-    """Return what an error is, with its disks."""
+def error_words(code: Code, disks: Sequence[str], *, rebuilt: bool = False) -> str:
+    """Return what an error is, with its disks. `rebuilt`: the lost members of these arrays are all being
+    rebuilt.
+    """
     names = list(dict.fromkeys(disks))
     if code is not Code.ARRAY_DEGRADED:
         return f"{explanations()[code].title}{names and ': '}{_named(names)}"
     verb = "has lost a member" if len(names) == 1 else "have lost members"
+    if rebuilt:
+        verb = "is being rebuilt" if len(names) == 1 else "are being rebuilt"
     return f"{counted(len(names), 'array')} {verb}: {_named(names)}"
 
 
@@ -815,7 +831,7 @@ def _starts_verdict(report: Report) -> Line:
         return (("No partition is known to be misaligned; not all could be judged", Style.DOUBT),)
     errors = [found for found in report.findings if found.severity is Severity.ERROR and not found.is_damage]
     if errors:
-        return ((f"No partition is misaligned; {_lower(errors_words(errors))}", Style.BAD),)
+        return ((f"No partition is misaligned; {_lower(errors_words(errors, _rebuilt(report)))}", Style.BAD),)
     if not report.count_answers(Answer.ON):
         return plain("No partition to judge")
     words = f"every partition of {counted_disks(disks)} starts on its boundaries"

@@ -225,13 +225,15 @@ def changes_words(changes: FleetChanges) -> str:
 
 
 def change_words(each: ChangedMachine) -> str:
-    """Return "off 0 → 2, errors 1 → 3", or the state of a machine that is new or gone."""
+    """Return "off 0 → 2, errors 1 → 3; new: AT601: ...", or the state of a machine that is new or gone."""
     if each.before is None or each.after is None:
         return state_words(each.after or each.before)
     if each.before.not_audited or each.after.not_audited:
         return f"{state_words(each.before)} → {state_words(each.after)}"
     pairs = ((word, getattr(each.before, name), getattr(each.after, name)) for word, name in _COUNTS)
-    return ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old != new)
+    words = ", ".join(f"{word} {old} → {new}" for word, old, new in pairs if old != new)
+    errors = ", ".join(damage_words(error.code, error.count) for error in each.errors)
+    return "; ".join([*([words] if words else []), *([f"new: {errors}"] if errors else [])])
 
 
 def state_words(state: State | None) -> str:

@@ -450,7 +450,8 @@ def summary_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     if len(lost) > 1:
         lost = [f"{LOST}{len(lost)} items, listed in the plan above"]
     suspended = (sentence for sentence in plan.attention if sentence.startswith(SUSPENDED))
-    for sentence in (*lost, *_summary_sentences(plan), *suspended):
+    unknown = unidentified(plan)
+    for sentence in (*lost, *_summary_sentences(plan), *suspended, *([unknown] if unknown else [])):
         yield from paragraph(f"  {sentence}", width, "  ")
 
 
@@ -458,6 +459,18 @@ _REFORMAT_RISK = (
     "At risk: the data of the array, if another member fails meanwhile, or if a RAID5 or RAID6 is in use at a"
     " power cut. Otherwise a power cut loses nothing: resume continues from there."
 )
+
+
+def unidentified(plan: Plan) -> str:
+    """Return that drives of a new array report neither serial number nor WWN, or "" if each does."""
+    drives = dict.fromkeys(step.disk for step in plan.steps if isinstance(step, steps.MakeMember))
+    names = [disk.path for disk in drives if not (disk.serial or disk.wwn) and disk.path.startswith("/dev/")]
+    if not names:
+        return ""
+    verb, other = "reports", "it from another drive"
+    if len(names) > 1:
+        verb, other = "report", "them from other drives"
+    return f"{', '.join(names)} {verb} no serial number: nothing distinguishes {other} of the same size"
 
 
 def _nothing_lost(plan: Plan) -> str:
@@ -794,6 +807,8 @@ def raid_plan_lines(
     if members:
         is_read = not any(sentence.startswith(NOT_READ) for sentence in plan.unchecked)
         yield from _member_lines(members, width, blank="no data seen" if is_read else "not read")
+        if is_read and (unknown := unidentified(plan)):
+            yield from paragraph(f"  {unknown}", width, "  ", style=Style.DOUBT)
         yield EMPTY
     values = list(_made_values(plan, members))
     if values:

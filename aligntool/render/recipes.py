@@ -9,9 +9,10 @@ from pkgutil import get_data
 
 from aligntool.audit.report import QUESTIONS, Code, explanations
 from aligntool.audit.wording import shell_word
-from aligntool.change import DriveSelection, EnsureGoal, LayoutGoal, RaidGoal, RealignGoal
+from aligntool.change import EnsureGoal, LayoutGoal, RaidGoal, RealignGoal
 from aligntool.documents import as_object
 from aligntool.inventory import KnownGeometry
+from aligntool.raid.levels import least_members, level_of
 from aligntool.recipes.goals import BenchGoal, Goal, Recipe
 from aligntool.render.lines import EMPTY, Line, Style, cell_width, folded, paragraph, plain, stacked
 from aligntool.render.translate import translated
@@ -308,7 +309,7 @@ def _goal_words(goal: Goal) -> Iterator[str]:
     match goal:
         case EnsureGoal():
             yield from _array_words(goal.array)
-            yield from _selection_words(goal.drives)
+            yield from _selection_words(goal)
         case BenchGoal():
             yield from _bench_words(goal)
         case RaidGoal():
@@ -332,7 +333,9 @@ def _goal_words(goal: Goal) -> Iterator[str]:
 def _array_words(goal: RaidGoal) -> Iterator[str]:
     """Yield the settings of a recipe for arrays; aligntool recommends the others."""
     layout = f", layout {goal.layout}" if goal.layout else ""
-    yield f"  {goal.level}{layout} of {goal.members.replace('-', ' ')}, for {goal.workload} use"
+    least = least_members(level_of(goal.level), goal.layout or "")
+    members = goal.members.replace("-", " ")
+    yield f"  {goal.level}{layout} of at least {least} {members}, for {goal.workload} use"
     sizes = (
         ("chunk", goal.chunk),
         ("EFI system partition", goal.esp_size),
@@ -362,16 +365,18 @@ def _array_words(goal: RaidGoal) -> Iterator[str]:
         yield f"  its directory {bind.folder} is also mounted at {bind.path}"
 
 
-def _selection_words(drives: DriveSelection) -> Iterator[str]:
+def _selection_words(goal: EnsureGoal) -> Iterator[str]:
     """Yield how the drives of an array are found, and what happens with few of them."""
+    drives = goal.drives
     patterns = {"model": drives.models, "by-id": drives.names, "PCI address": drives.addresses}
     words = [f"{title} {' or '.join(texts)}" for title, texts in patterns.items() if texts]
     words += ["instance store"] if drives.instance_store else []
     words += ["unused"] if drives.unused else []
     words += [f"at least {format_size(drives.least_size)}"] if drives.least_size else []
     words += [f"at most {format_size(drives.most_size)}"] if drives.most_size is not None else []
-    most = f" to {drives.most}" if drives.most is not None else " or more"
-    yield f"  {drives.least}{most} drives, each: {' and '.join(words)}"
+    number = f"{drives.least} to {drives.most}" if drives.most is not None else f"{drives.least} or more"
+    number = f"exactly {drives.least}" if drives.least == drives.most else number
+    yield f"  {number} drives, each: {' and '.join(words)}"
     kinds = {"raid0": "becomes a RAID0 of one", "filesystem": "gets a plain file system"}
     one = kinds.get(drives.one, "is an error unless the level allows one")
     none = "there is nothing to do" if drives.may_be_none else "it is an error"

@@ -25,6 +25,7 @@ from tests.cli.old_disks import assert_whole, first_start, make_old_disk
 from tests.conftest import attached, run
 from tests.mover.disks import entries
 from tests.mover.test_kills import killed
+from tests.run_aligntool import run_aligntool
 from tests.schemas import check
 from tests.thorough import THOROUGH, when_thorough
 
@@ -194,6 +195,18 @@ def test_settings_become_the_same_file_as_a_user_would_write() -> None:
     assert words[::2] == ["--set"] * 6
     file = tomllib.loads(text_of_settings("data", words[1::2]))
     assert file == {**values, "owner": "1000", "format": 1, "kind": "ensure", "name": "data"}
+
+
+def test_what_raid_create_makes_can_be_asked_of_the_module() -> None:
+    """--root configures another system than the one that runs; a play configures its host."""
+    help_ = run_aligntool("raid", "create", "--help", code=0).stdout
+    taken = (COLLECTION / "plugins/modules/raid.py").read_text().partition("from ansible.module_utils.basic")[2]
+    missing = [
+        option
+        for option in re.findall(r"^  --([a-z-]+)", help_, re.MULTILINE)
+        if not re.search(rf'"{option.replace("-", "_")}": |{option}={{', taken)
+    ]
+    assert missing == ["root", "dry-run", "yes", "json", "color", "no-pager", "unconfined"]
 
 
 def test_ansible_doc_has_a_page_for_every_module_with_the_options_it_accepts(tmp_path: Path) -> None:

@@ -279,14 +279,34 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
     other = "fedora" if find_distribution() != "fedora" else "arch"
     shown = run_aligntool(*RAID1, "--sysroot", capture, "--system", other, *drives, "-o", tmp_path / "b.json", code=0)
     assert "on the captured machine: sudo aligntool apply" in shown.stdout
+    assert "of the same size, so `aligntool apply` refuses the saved plan" in words(shown.stdout)
     refused = run_aligntool("apply", "--yes", tmp_path / "b.json", code=3)
     assert f"make a new plan: --system {find_distribution()}" in refused.stderr and refused.stdout == ""
+    refused = run_aligntool("apply", "--yes", kept, code=3)
+    unknown = f"{drives[0]}, {drives[1]} report no serial number: nothing distinguishes them from other drives"
+    assert f"the plan was made from a capture, and {unknown} of the same size" in words(refused.stderr)
+    assert "make a new plan on the machine itself" in words(refused.stderr) and refused.stdout == ""
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "mdadm", "blkid", "mkfs.ext4")
+@needs_rebuild
+def test_content_that_appeared_since_a_plan_asks_for_a_new_plan(
+    sparse: Callable[..., Path], loop: Callable[..., Path], tmp_path: Path
+) -> None:
+    drives = [loop(sparse(GIB, name)) for name in ("a.img", "b.img")]
+    kept = tmp_path / "plan.json"
+    shown = run_aligntool(*RAID1, *drives, "-o", kept, code=0)
+    unknown = f"{drives[0]}, {drives[1]} report no serial number: nothing distinguishes them from other drives"
+    assert unknown in words(shown.stdout)
     waits = run_aligntool("apply", kept, stdin="")
-    assert waits.returncode == 3 and "confirm" in waits.stderr, waits.stderr
-    assert "Not checked here" not in waits.stdout and "what lies between them was not read" in words(waits.stdout)
+    assert waits.returncode == 3 and "confirm" in waits.stderr
+    assert unknown in words(waits.stdout)
     run("mkfs.ext4", "-q", drives[1])
     changed = run_aligntool("apply", "--yes", kept, code=3)
-    assert "is not empty" in changed.stderr and changed.stdout == ""
+    assert f"the content of {drives[1].name} has changed since the plan was made" in words(changed.stderr)
+    assert "make a new plan with the command that made this one" in words(changed.stderr)
+    assert "--wipe" not in changed.stderr and changed.stdout == ""
 
 
 def _without_uuids(steps: object) -> str:

@@ -167,6 +167,12 @@ def test_a_drive_that_may_not_be_formatted_is_refused(
     assert code != "not-empty" or (len(found) == 1 and "--wipe" not in refused.value.hint)
 
 
+def test_a_drive_that_is_not_nvme_is_first_answered_with_the_option_to_omit() -> None:
+    with pytest.raises(Refused) as refused:
+        planned(WANTED, with_facts(kind=DiskKind.SCSI, nvme=None)(blank(0)), blank(1))
+    assert refused.value.hint.split("\n") == ["omit --lba-size", "replace it with a drive with blocks of 4096 bytes"]
+
+
 def test_an_existing_partition_is_refused_because_the_whole_drive_is_erased() -> None:
     part = replace(drive(0, parts="2048+2097152"), nvme=blank(0).nvme, sampled=BLANK)
     other = replace(drive(1, parts="2048+2097152"), nvme=blank(1).nvme, sampled=BLANK)

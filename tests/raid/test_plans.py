@@ -14,7 +14,7 @@ from aligntool.raid.commands import command_of
 from aligntool.raid.planning import plan_raid
 from aligntool.recipes.goals import Recipe
 from aligntool.render.lines import cell_width, text_of
-from aligntool.render.plan import merged_sentences, raid_plan_lines
+from aligntool.render.plan import merged_sentences, raid_plan_lines, summary_lines
 from aligntool.steps import (
     CheckInitramfs,
     EditFile,
@@ -371,3 +371,15 @@ def test_the_second_line_of_a_plan_says_what_is_lost_and_no_other_line_does() ->
     lines = [line.strip() for line in text_of(raid_plan_lines(plan, width=200))]
     assert lines[1] == "lost: ext4 on the whole drive, on nvme0n1"
     assert sum("lost: " in line for line in lines) == 1
+
+
+def test_a_drive_without_an_identity_is_named_in_the_plan_and_in_the_question() -> None:
+    first, *others = drives(3)
+    unknown = replace(first, serial=None, wwn=None)
+    one = "/dev/nvme0n1 reports no serial number: nothing distinguishes it from another drive of the same size"
+    for plan, says in (
+        (planned(goal("raid5"), unknown, *others), True),
+        (planned(goal("raid5"), replace(first, serial=None), *others), False),
+    ):
+        for lines in (raid_plan_lines(plan, width=200), summary_lines(plan, width=200)):
+            assert (one in "".join(text_of(lines))) == says

@@ -264,6 +264,17 @@ def test_the_refusal_of_a_small_drive_states_its_room_and_what_remains_free() ->
     assert "at the end" not in str(refused.value) and "--spare-end" not in refused.value.hint
 
 
+def test_only_the_drive_that_is_too_small_is_named_as_such() -> None:
+    for wanted in (goal("raid1"), goal("raid1", members="whole-drives")):
+        with pytest.raises(Refused) as refused:
+            planned(wanted, replace(drive(0), size=50 * MIB), drive(1))
+        (refusal,) = refused.value.refusals
+        assert refusal.subject == "nvme0n1" and "nvme1n1" not in refusal.text
+    with pytest.raises(Refused) as refused:  # room for a member, but not for its chunk
+        planned(goal("raid0", chunk=GIB), drive(0), replace(drive(1), size=GIB))
+    assert [each.subject for each in refused.value.refusals] == ["nvme1n1"]
+
+
 def test_a_missing_partition_does_not_hide_other_reasons() -> None:
     small, full = drive(0, size=8 * MIB), drive(1, parts="2048+1000 ext4")
     wanted = goal("raid5", system="plan9", partitions=(None, None, 7))

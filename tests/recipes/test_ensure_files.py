@@ -163,6 +163,23 @@ SETTINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "why", "hint"),
+    [
+        ('level = "raid0"', "level = 10", "level must be a string, not 10", "did you mean 'raid10'?"),
+        ('level = "raid0"', "level = true", "level must be a string, not True", "known: raid0, raid1, raid10, raid5"),
+        ('level = "raid0"', "", "level is missing", "known: raid0, raid1, raid10, raid5, raid6"),
+        ("[drives]", "lba_size = 4096\n[drives]", "unknown key 'lba_size'", "not in a file of raid ensure, but in one"),
+        ("[drives]", "fast_sync = true\n[drives]", "unknown key 'fast_sync'", "not in a file of raid ensure, but in"),
+        ("[drives]", 'log_sise = "1MiB"\n[drives]', "unknown key 'log_sise'", "did you mean 'log_size'?"),
+    ],
+)
+def test_an_error_is_answered_with_the_words_that_a_key_has(before: str, after: str, why: str, hint: str) -> None:
+    with pytest.raises(Refused) as refused:
+        parsed(LEAST.replace(before, after))
+    assert why in str(refused.value) and hint in refused.value.hint
+
+
 def test_settings_are_the_same_as_a_file() -> None:
     assert parse_recipe("--set", text_of_settings("data", SETTINGS)).goal == parsed(FULL)
     least = parse_recipe("--set", text_of_settings("data", ("level=raid0", "drives.select=all-unused"))).goal
@@ -213,7 +230,51 @@ def test_a_file_is_checked_and_shown_by_recipes_check(tmp_path: Path) -> None:
     assert f"sudo aligntool raid ensure {file}" in done.stdout
     check(json.loads(run_aligntool("recipes", "check", "--json", file, code=0).stdout), "recipes")
     refused = run_aligntool("raid", "plan", "--recipe", file, "/dev/null", code=3)
-    assert "is a file of raid ensure" in refused.stderr
+    assert "is a file of raid ensure" in refused.stderr and f"raid ensure {file} --dry-run" in refused.stderr
+
+
+NEVER = [
+    ("raid1", 'chunk = "512KiB"', "RAID1 has no chunk", "omit chunk"),
+    ("raid6", 'chunk = "48KiB"', "not a power of two", "omit chunk: the plan recommends one"),
+    ("raid5", 'layout = "n2"', "RAID5 of 3 members has no layout 'n2'", "layouts: left-symmetric"),
+    ("raid10", 'layout = "n²"', "has no layout", "layouts: n2"),
+    ("raid10", 'layout = "n999999999"', "has no layout", "layouts: n2"),
+    ("raid5", 'metadata = "1.0"', "unlike those of a RAID5", 'metadata = "1.2"'),
+    ("raid0", 'bitmap = "internal"', "so it has no bitmap", ""),
+    ("raid1", 'name = "my data"', "not a valid array name", 'name = "data"'),
+    ("raid1", 'filesystem = "swap"\nmount_at = "/srv"', "nothing can be mounted", "omit mount_at"),
+    ("raid1", 'block_size = "3KiB"', "must be a power of two", "omit block_size"),
+]
+
+
+@pytest.mark.parametrize(("level", "more", "why", "hint"), NEVER)
+def test_recipes_check_refuses_what_no_drive_makes_possible(
+    tmp_path: Path, level: str, more: str, why: str, hint: str
+) -> None:
+    """mdadm(8) has no --chunk of a RAID1; raid5.c wants a power of two; mdadm.h has no near layout of a RAID5."""
+    file = tmp_path / "data.toml"
+    array = f'level = "{level}"\n{more}\n'
+    for text in (
+        f'format = 1\nkind = "ensure"\n{array}[drives]\nselect = "all-unused"\n',
+        f'format = 1\nkind = "raid"\nsummary = "it"\nsource = "me"\n{array}',
+    ):
+        file.write_text(text)
+        done = run_aligntool("recipes", "check", file, code=3)
+        assert why in done.stderr and hint in done.stderr and "--" not in done.stderr and done.stdout == ""
+
+
+def test_recipes_check_shows_how_many_drives_a_level_needs(tmp_path: Path) -> None:
+    """md(4): RAID6 has two parities, so mdadm makes none of fewer than four."""
+    file = tmp_path / "data.toml"
+    text = LEAST.replace("raid0", "raid6")
+    file.write_text(f"{text}at_least = 4\nat_most = 4\n")
+    shown = run_aligntool("recipes", "check", file, code=0).stdout
+    assert "raid6 of at least 4 new partitions" in shown and "exactly 4 drives" in shown
+    file.write_text(f"{text}at_most = 3\n")
+    done = run_aligntool("recipes", "check", file, code=3)
+    assert "RAID6 needs at least 4 members, and at_most allows 3" in done.stderr
+    file.write_text(f'{text}at_most = 3\none = "raid0"\n')
+    run_aligntool("recipes", "check", file, code=0)
 
 
 def test_settings_without_drives_are_answered_with_a_setting() -> None:

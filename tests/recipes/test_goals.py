@@ -136,7 +136,18 @@ def test_an_error_in_a_recipe_is_refused_by_file_and_key(
         parse_recipe("my.toml", content.replace(before, after, 1))
     assert str(refused.value).startswith("my.toml")
     assert complaint in str(refused.value)
-    assert hint in refused.value.hint
+    assert any(hint in each.hint for each in refused.value.refusals)
+
+
+def test_each_of_several_errors_is_followed_by_its_own_hint() -> None:
+    errors = LAYOUT.replace("spare_end", "spare_ned").replace('role = "linux"', 'role = "linus"')
+    with pytest.raises(Refused) as refused:
+        parse_recipe("my.toml", errors)
+    said = str(refused.value).split("\n")
+    assert len(said) == 2 and refused.value.hint == ""
+    assert said[0].endswith("unknown key 'spare_ned' (did you mean 'spare_end'?)")
+    assert said[1].endswith("role cannot be 'linus' (did you mean 'linux'?)")
+    assert all(each.hint.startswith("did you mean") for each in refused.value.refusals)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Errors about more than slow requests come before misaligned starts: in the headline, the rows, the next command."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Code, Finding, Report, Severity
 from aligntool.inventory import ArrayFacts, Disk, Inventory
-from aligntool.render.audit import INTACT, audit_lines, next_finding, verdict_line
+from aligntool.render.audit import INTACT, audit_lines, damages_of_disks, next_finding, verdict_line
 from aligntool.render.lines import Style
 from aligntool.render.report.page import page_html
 from tests.audit.array_builders import array, drive
@@ -47,6 +48,36 @@ def text_of(report: Report, width: int = 80) -> list[str]:
 def test_the_headline_names_an_array_that_lost_a_member_first(disks: tuple[Disk, ...], said: str) -> None:
     ((words, style),) = verdict_line(judge(*disks))
     assert words.startswith(said) and style is Style.BAD
+
+
+def rebuilt(level: str, number: int, lost: int = 1, **words: Any) -> tuple[Disk, ...]:
+    """As md.rst and md.c have it: the state of a member with a slot that is not in sync is "spare"."""
+    *drives, found = degraded(level, number, lost)
+    assert found.array
+    states = tuple((name, "in_sync" if at else "spare") for at, name in enumerate(found.array.members))
+    words = {"sync_action": "recover", "member_states": states, "spares": (), **words}
+    return (*drives, replace(found, array=replace(found.array, **words)))
+
+
+@pytest.mark.parametrize(
+    ("disks", "headline", "row"),
+    [
+        (rebuilt("raid1", 3), "1 array is being rebuilt: md3", "degraded: 1 of 2 members being rebuilt"),
+        (rebuilt("raid1", 3, sync_action="idle"), "1 array has lost a member: md3", "degraded: 1 of 2 members missing"),
+        (rebuilt("raid5", 3, 2), "1 array has lost a member: md3", "degraded: 2 of 3 members missing or being rebuilt"),
+        (rebuilt("raid1", 3, state="broken"), "1 array has lost a member: md3", "has failed: it has lost more"),
+        (
+            (*rebuilt("raid1", 3), *MIRROR, *rebuilt("raid1", 4)),
+            "2 arrays are being rebuilt: md3, md4; 1 array has lost a member: md1",
+            "degraded: 1 of 2 members being rebuilt",
+        ),
+    ],
+)
+def test_an_array_that_is_being_rebuilt_says_so(disks: tuple[Disk, ...], headline: str, row: str) -> None:
+    report = judge(*disks)
+    ((words, style),) = verdict_line(report)
+    assert words.startswith(headline) and style is Style.BAD
+    assert damages_of_disks(report)["md3"].startswith(row)
 
 
 def test_the_row_of_a_degraded_array_says_so_and_is_before_slow_disks() -> None:

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import time
 import tracemalloc
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, ErrorCount, Fleet, Machine
-from aligntool.audit.fleet_changes import Change, State, compare_fleets
-from aligntool.render.fleet import MOST_OPEN, fleet_lines, page_html, verdict_of
+from aligntool.audit.fleet_changes import Change, State, compare_fleets, new_errors, states_of
+from aligntool.render.fleet import MOST_OPEN, change_words, changes_json, fleet_lines, page_html, verdict_of
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, MIB
 from tests.audit.fleet.sample_snapshots import MACHINES, members_of, multiplied, pack, pc
@@ -546,9 +547,10 @@ def test_since_is_in_the_text_and_on_the_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     text = run_aligntool("fleet", new, "--since", old, "-o", page, code=3).stdout
     lines = text.partition(f"Since {old}\n")[2].splitlines()
-    assert lines[:6] == [
+    assert lines[:7] == [
         "  2 worse, 0 unclear, 1 new, 1 better, 1 gone, 1 unchanged", "  worse    broken: no findings → not audited",
-        "  worse    worse: off 0 → 1, errors 0 → 1", "  new      new: off 1, errors 1",
+        "  worse    worse: off 0 → 1, errors 0 → 1; new: AT101: Partition starts off the",
+        "    physical sectors", "  new      new: off 1, errors 1",
         "  better   mended: off 1 → 0, errors 1 → 0", "  gone     gone: no findings",
     ]  # fmt: skip
     parser = _Page()
@@ -801,6 +803,40 @@ def test_the_page_says_what_the_error_of_a_machine_is() -> None:
     assert f"Next for <strong>db1</strong>, {said}:" in page and f"<li>{said}</li>" in page
     row = page.partition('<h3 id="machine-1">db1')[2].partition("</summary>")[0]
     assert 'class="bad"' in row, "a bar that is green all over says that all is well"
+
+
+def test_what_is_new_on_a_machine_is_named_and_never_hidden_by_what_is_gone() -> None:
+    def db(*codes: tuple[str, int], errors: int | None = None, why: str | None = None) -> Machine:
+        found = tuple(ErrorCount(*each) for each in codes)
+        return Machine("db1", errors=sum(each.count for each in found) if errors is None else errors,
+                       error_codes=found, why=why)  # fmt: skip
+
+    def change(before: Machine, after: Machine) -> tuple[str, str] | None:
+        found = compare_fleets("x", states_of([before]), states_of([after]), new_errors([before], [after])).machines
+        return (found[0].change.value, change_words(found[0])) if found else None
+
+    slow = ("AT101", 16)
+    degraded = "AT601: An array runs with members missing"
+    assert change(db(slow), db(slow, ("AT601", 1))) == ("worse", f"errors 16 → 17; new: {degraded}")
+    assert change(db(slow), db(("AT101", 15), ("AT601", 1))) == ("unclear", f"new: {degraded}")
+    assert change(db(slow), db(("AT101", 14), ("AT601", 1))) == ("unclear", f"errors 16 → 15; new: {degraded}")
+    assert change(db(slow, ("AT601", 1)), db(slow)) == ("better", "errors 17 → 16")
+    assert change(db(slow), db(slow)) is None
+    older = db(errors=16)  # a report of a version that did not count by code
+    assert change(older, db(slow, ("AT601", 1))) == ("worse", "errors 16 → 17")
+    assert change(db(why="no archive"), db(slow)) == ("unclear", "not audited → errors 16")
+
+
+def test_the_changes_of_a_machine_are_in_the_document_and_on_the_page() -> None:
+    before, after = Machine("db1", disks=4), replace(DEGRADED, errors=2)
+    changes = compare_fleets("x", states_of([before]), states_of([after]), new_errors([before], [after]))
+    document = json.loads(changes_json(changes, "2026-11-29T00:00:00Z"))
+    check(document)
+    assert document["machines"][0]["errors"] == [{"code": "AT101", "count": 1}, {"code": "AT601", "count": 1}]
+    fleet = Fleet()
+    fleet.add(0, after)
+    listed = page_html(fleet, "2026-11-29T00:00:00Z", changes).partition('id="since"')[2].partition("</ul>")[0]
+    assert "new: AT101:" in listed and "AT601: An array runs with members missing" in listed
 
 
 def test_the_document_counts_the_errors_of_each_code(tmp_path: Path) -> None:

@@ -92,6 +92,16 @@ options:
     description:
       - First format empty NVMe drives to logical blocks of this size, such as C(4096).
     type: str
+  zero_members:
+    description:
+      - First zero empty NVMe drives, so that the array needs no resynchronisation.
+    type: bool
+    default: false
+  fast_sync:
+    description:
+      - Lift md's limit for the first resynchronisation, and wait for its end.
+    type: bool
+    default: false
   whole_drives:
     description:
       - Use whole drives as members, without partition tables.
@@ -205,6 +215,8 @@ OPTIONS = {
     "mount": {"type": "str"},
     "spare_end": {"type": "str"},
     "lba_size": {"type": "str"},
+    "zero_members": {"type": "bool", "default": False},
+    "fast_sync": {"type": "bool", "default": False},
     "whole_drives": {"type": "bool", "default": False},
     "one_drive": {"type": "bool", "default": False},
     "wipe": {"type": "list", "elements": "path"},
