@@ -270,6 +270,9 @@ def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_
         if seen.begun:
             error.about = about_ways(error.hint.split("\n"), plan, seen.left())
         raise
+    except KeyboardInterrupt as error:  # of which Typer keeps only the exit code
+        say(str(error))
+        raise
 
 
 class _Seen:
@@ -384,8 +387,8 @@ def ends_stream(run: Callable[_Words, None]) -> Callable[_Words, None]:
             sentences = tuple(str(error).split("\n"))
             write_end("refused", changed=False, sentences=sentences, hint=error.hint, refusals=error.refusals)
             raise
-        except KeyboardInterrupt:
-            write_end("interrupted", changed=False, sentences=("nothing was written",))
+        except KeyboardInterrupt as error:
+            write_end("interrupted", changed=False, sentences=(str(error) or "nothing was written",))
             raise
 
     return ended

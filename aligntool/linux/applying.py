@@ -110,7 +110,7 @@ def _apply(
         return reached.kernel_behind
     except KeyboardInterrupt:
         if not (writing or in_flight or reached.shrinking or reached.journaling):
-            raise
+            raise KeyboardInterrupt(f"interrupted {reached.words()}; nothing was written") from None
         raise Stopped(
             f"interrupted {reached.words()}; {reached.kept()}", hint=reached.commands_to_continue(hint)
         ) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import ArrayPlan, Event, MovePlan, Progress, Said, StepBegun, StepDone, TablePlan, Waiting
+from aligntool.cli.run_change import apply_and_report
 from aligntool.errors import Killed, Refused, Stopped
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.change_process import apply_in_child
@@ -131,13 +132,13 @@ def test_a_resume_killed_before_its_first_step_may_have_written(
 @pytest.mark.parametrize(
     ("error", "writes", "why", "hint"),
     [
-        (KeyboardInterrupt(), False, None, ""),
+        (KeyboardInterrupt(), False, "interrupted in step 1 of 1; nothing was written", ""),
         (KeyboardInterrupt(), True, "interrupted in step 1", "aligntool plan realign disk --shrink"),
         (Killed("killed"), True, "killed", "aligntool status disk"),
     ],
 )
 def test_an_interrupted_shrink_is_reported_as_a_change_once_its_result_is_written(
-    error: BaseException, writes: bool, why: str | None, hint: str
+    error: BaseException, writes: bool, why: str, hint: str
 ) -> None:
     """It is in flight if it was killed, and complete if it was interrupted, because it defers that."""
     step = ShrinkContent(1, Extent(MIB, 4 * MIB), "ext4", 3 * MIB)
@@ -149,9 +150,21 @@ def test_an_interrupted_shrink_is_reported_as_a_change_once_its_result_is_writte
             yield Said("it is written")
         raise error
 
-    with pytest.raises(Stopped if why else KeyboardInterrupt, match=why) as raised:
+    with pytest.raises(Stopped if hint else KeyboardInterrupt, match=why) as raised:
         apply_events(plan, ChangeInProgress(events(), "resume"), nullcontext(print), lambda *_: None)
     assert getattr(raised.value, "hint", "").replace("sudo ", "") == hint
+
+
+def test_an_interruption_before_the_first_write_says_in_which_step(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = MovePlan("realign", PLAN.disk, "", (), (ShrinkContent(1, Extent(MIB, 4 * MIB), "ext4", 3 * MIB),))
+
+    def events() -> Iterator[Event]:
+        yield StepBegun(0)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        apply_and_report(plan, ChangeInProgress(events(), "resume"), json_=False)
+    assert capsys.readouterr().err.endswith("\naligntool: interrupted in step 1 of 1; nothing was written\n")
 
 
 def test_a_long_wait_for_a_disk_is_reported_at_increasing_intervals(tmp_path: Path) -> None:
