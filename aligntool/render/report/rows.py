@@ -3,8 +3,9 @@ it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from aligntool.audit import report as reports
 from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, Report, Severity
@@ -162,10 +163,16 @@ Commands = Sequence[tuple[str, Sequence[str]]]
 
 
 def commands_of(
-    findings: Sequence[Finding], repairs: Iterable[reports.Repair], seen: set[str], *, captured: bool
+    findings: Sequence[Finding],
+    repairs: Iterable[reports.Repair],
+    seen: set[str],
+    first: Collection[str] = (),
+    *,
+    captured: bool,
 ) -> Commands:
     """Return the commands that the findings and repairs recommend, those of the worst first, and add them to
-    `seen`. No two rows of the page show the same command. `captured`: the report is of a capture.
+    `seen`. No two rows of the page show the same command. `first`: those at the top of the page, which are
+    not repeated alone. `captured`: the report is of a capture.
     """
     found = [finding.next for finding in findings if audit.has_command(finding)]
     found += [repair.next for repair in repairs if repair.answer == "with-shrink" and repair.next]
@@ -173,6 +180,8 @@ def commands_of(
     for command in found:
         headings.setdefault(_to_paste(command), _heading_of(command, captured=captured))
     fresh = [command for command in headings if command not in seen]
+    if set(fresh) <= set(first):
+        fresh = []
     seen.update(fresh)
     groups: dict[str, list[str]] = {}
     for command in fresh[:MOST_NEXT]:
@@ -190,12 +199,22 @@ def _to_paste(step: str) -> str:
 def _heading_of(command: str, *, captured: bool) -> str:
     if is_by_hand(command):
         return "To do with another program: these sections of the documentation"
+    covers = _covered_words(command)
     if not captured:
-        return "Commands"
+        return f"Commands{covers}"
     if " --sysroot " in command:
         return "Commands for the capture, here"
     first = _before_command(command)
-    return f"Commands on the captured machine{first and ', '}{first}"
+    return f"Commands{covers} on the captured machine{first and ', '}{first}"
+
+
+def _covered_words(command: str) -> str:
+    """Return which partitions a command plans to move, if it does not plan that for all without a shrink."""
+    words = command.split()
+    numbers = [value for option, value in pairwise(words) if option == "-p"]
+    only = f" for {'partition' if len(numbers) == 1 else 'partitions'} {', '.join(numbers)} alone"
+    shrunk = " for all misaligned partitions, after a file system is shrunk" if "--shrink" in words else ""
+    return only if numbers else shrunk
 
 
 def _before_command(step: str) -> str:
@@ -296,17 +315,14 @@ def machine_of(content: Content) -> Machine:
     for finding in report.findings:
         number = None if finding in common else row_of.get(finding.disk or "")
         own.setdefault(number, []).append(finding)
-    first_commands = {command for _, command in next_steps(report).steps}
-    seen = set(first_commands)
+    first = {command for _, command in next_steps(report).steps}
+    seen: set[str] = set()
     names = disk_names(report)
     above = devices_above(report)
     first_verdicts = audit.first_verdicts(report)
     rows = []
     for number, group in enumerate(shown):
-        # equal disks have all their commands in one box, also the one that the banner has
-        shown_before = seen - first_commands if len(group) > 1 else seen
-        rows.append(_row(group, names[group[0].disk.name], own.get(number, ()), content, above, shown_before))
-        seen |= shown_before
+        rows.append(_row(group, names[group[0].disk.name], own.get(number, ()), content, above, seen, first))
     rows = [
         _in_error(row, first_verdicts[row.disks[0]]) if row.disks[0] in first_verdicts else row
         for row in rows
@@ -318,7 +334,7 @@ def machine_of(content: Content) -> Machine:
         sum(map(len, groups[MOST_DISKS:])),
         problems,
         notes,
-        commands_of(rest, (), seen, captured=report.inventory.captured),
+        commands_of(rest, (), seen, first, captured=report.inventory.captured),
     )
 
 
@@ -410,6 +426,7 @@ def _row(
     content: Content,
     above: Above,
     seen: set[str],
+    first_commands: Collection[str],
 ) -> Row:
     first = group[0]
     disks = [judged.disk for judged in group]
@@ -447,7 +464,9 @@ def _row(
         about_start=audit.whole_image_note(first.disk),
         problems=problems,
         notes=notes,
-        commands=commands_of(findings, repairs, seen, captured=content.report.inventory.captured),
+        commands=commands_of(
+            findings, repairs, seen, first_commands, captured=content.report.inventory.captured
+        ),
         details=list(_details(group)),
     )
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
-from aligntool.audit.report import Answer, Code, Finding, Severity, predict
+from aligntool.audit.report import Answer, Code, Finding, Repair, Severity, predict
 from aligntool.inventory import Disk, Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
@@ -24,7 +24,7 @@ from aligntool.recipes.drives import load_drives
 from aligntool.render.lines import harmless
 from aligntool.render.report.disks import Content, ceiling_chart, cost_words, headline
 from aligntool.render.report.page import page_html
-from aligntool.render.report.rows import MOST_FINE, Next, next_steps
+from aligntool.render.report.rows import MOST_FINE, Next, commands_of, next_steps
 from aligntool.system import Manifest
 from aligntool.units import KIB, Extent
 from tests.audit.machines.captured import report
@@ -589,3 +589,14 @@ def test_a_row_of_equal_disks_has_the_commands_of_all_of_them() -> None:
     commands = [words_of(one).splitlines() for one in tree.iter("pre")]
     wanted = [f"sudo aligntool plan realign /dev/sd{letter}" for letter in "abc"]
     assert commands == [wanted[:1], wanted]
+
+
+def test_a_row_lists_the_command_at_the_top_with_its_others_and_what_each_covers() -> None:
+    alone, shrunk = (f"sudo aligntool plan realign /dev/sda {options}" for options in ("-p 5", "--shrink"))
+    found = replace(audit(one_disk(32256), {}).findings[0], next=alone)
+    repair = Repair(1, "with-shrink", "there is not enough room", shrunk)
+    assert commands_of([found], [repair], set(), {alone}, captured=False) == [
+        ("Commands for partition 5 alone", [alone]),
+        ("Commands for all misaligned partitions, after a file system is shrunk", [shrunk]),
+    ]
+    assert commands_of([found], [], set(), {alone}, captured=False) == []
