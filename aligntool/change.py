@@ -395,11 +395,15 @@ class MovePlan(Plan):
         return self.numbered(kind)[0][0]
 
 
-def what_stays_shrunk(plan: Plan, *, ended: bool = False) -> str:
+def what_stays_shrunk(plan: Plan, *, ended: bool = False, back: bool = True) -> str:
     """Return what a rollback of the plan does not undo, as a clause; "" if it shrinks no file system.
-    `ended`: the plan was applied or undone.
+    `ended`: the plan was applied, or undone (`back`): what began at byte 0 has the whole disk again then.
     """
-    names = ", ".join(f"the {step.kind} on partition {step.partition}" for step in plan.of(ShrinkContent))
+    names = ", ".join(
+        f"the {step.kind} on "
+        + ("the whole disk" if back and not step.extent.start else f"partition {step.partition}")
+        for step in plan.of(ShrinkContent)
+    )
     state = f"now shorter than before: {names}" if ended else f"a rollback leaves {names} shorter"
     how = by_hand(ByHand.GROWING, "its own tool")
     return f"{state}; to lengthen it again: {how}" if names else ""

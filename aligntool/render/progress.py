@@ -390,7 +390,7 @@ def result_lines(plan: Plan, judged: Judged, *, back: bool, width: int) -> Itera
     if back:
         yield plain("The table and the content are where they were before.")
     yield from _place_lines(plan, judged)
-    shorter = what_stays_shrunk(plan, ended=True)
+    shorter = what_stays_shrunk(plan, ended=True, back=back)
     if shorter:
         yield from paragraph(shorter, width)
 

@@ -455,7 +455,7 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> MovePlan:
     notes = (*_notes(move), *((patched.note,) if patched.note else ()))
     attention = (
         *suspension_attention(disk),
-        *(_boot_code_attention(disk) if back else ()),
+        *((*_boot_code_attention(disk), *_shorter_attention(disk)) if back else ()),
         *((patched.attention,) if patched.attention else ()),
         *attention_to_keys(disk.name, part.content),
     )
@@ -463,6 +463,17 @@ def _plan(move: _Move, judged: Judged, label: str, used: Uses) -> MovePlan:
     cost = estimate(replace(disk, partitions=(part,)), frozenset({part.number}), used, plan_steps)
     purpose = "unpartition" if back else "partition"
     return MovePlan(purpose, steps.subject(disk), words, (place,), plan_steps, attention, notes, cost)
+
+
+def _shorter_attention(disk: Disk) -> Iterator[str]:
+    """Yield that the file system on the only partition is shorter than the disk that it gets, if its kind can
+    be shrunk, and so lengthened.
+    """
+    layer = disk.partitions[0].content[0]
+    rest = (disk.size or 0) - (layer.claims_size or disk.size or 0)
+    if kind_named(layer.kind).shrinkable and rest >= MIB:
+        how = by_hand(ByHand.GROWING, "its own tool")
+        yield f"the {layer.kind} is {format_about(rest)} shorter than the disk it gets; to lengthen it: {how}"
 
 
 def _boot_code_attention(disk: Disk) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.units import MIB, Extent
+from aligntool.units import MIB, Extent, format_about
 from tests.conftest import run
 from tests.mover.command_line import REFUSED, aligntool, realign
 from tests.mover.disks import content_of, entries
@@ -71,6 +71,12 @@ def test_no_ext4_is_planned_to_be_shorter_than_resize2fs_allows(tmp_path: Path, 
     run("e2fsck", "-fn", kept)
     run("debugfs", "-R", f"dump /a {tmp_path / 'a'}", kept)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "tree" / "a").read_bytes()
+    if whole:
+        undone = aligntool("partition", image, "--undo", "--yes")
+        told = f"the ext4 is {format_about(100 * MIB - place.length)} shorter than the disk it gets; to lengthen it: by"
+        assert " ".join(undone.split()).count(told) == 2  # in the plan, and at the end
+        run("resize2fs", image)  # as docs/by-hand.md says
+        assert "Block count:              102400\n" in run("dumpe2fs", "-h", image)
 
 
 @pytest.mark.needs_tools("resize2fs", "mke2fs")

@@ -14,7 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aligntool.change import STEPS, Place, Plan, Progress, Said, StepBegun, StepDone, Waiting, digest, to_json
+from aligntool.change import (
+    STEPS,
+    Place,
+    Plan,
+    Progress,
+    Said,
+    StepBegun,
+    StepDone,
+    Waiting,
+    digest,
+    to_json,
+    what_stays_shrunk,
+)
 from aligntool.inventory import Sampled
 from aligntool.mover.status import Status
 from aligntool.render.disk_map import plan_map_lines
@@ -406,6 +418,14 @@ def test_each_way_out_is_a_command_and_what_is_left_of_it() -> None:
     ]  # fmt: skip
     assert about_ways(WAYS, PLAN, replace(left, begun=False)) == ["closes the journal: nothing was moved yet"] * 2
     assert about_ways(("aligntool status x.img",), PLAN, left) == [""]
+
+
+@pytest.mark.parametrize(("start", "named"), [(0, "the whole disk"), (MIB, "partition 1")])
+def test_the_end_of_a_rollback_names_where_the_shorter_file_system_is_then(start: int, named: str) -> None:
+    plan = replace(PLAN, steps=(ShrinkContent(1, Extent(start, 9 * MIB), "ext4", 8 * MIB),))
+    shorter = "now shorter than before: the ext4 on "
+    assert what_stays_shrunk(plan, ended=True, back=True).startswith(f"{shorter}{named}; ")
+    assert what_stays_shrunk(plan, ended=True, back=False).startswith(f"{shorter}partition 1; ")
 
 
 def test_status_and_plan_name_what_a_rollback_leaves_of_a_shrink() -> None:

@@ -82,7 +82,7 @@ def test_partitions_that_fit_are_named_where_another_one_has_no_room() -> None:
     told = with_repair_commands(report, answers(report))
     after = {one.partition: one.next for one in told.findings if one.code == "AT101"}
     named = "sudo aligntool plan realign /dev/sda -p 4 -p 5"
-    assert after == {2: "sudo aligntool audit --map /dev/sda", 4: named, 5: named}
+    assert after == {2: "by hand, with rsync on /dev/sda: docs/by-hand.md#make-a-file-system-anew", 4: named, 5: named}
     assert plan_realign(report.judged[0], RealignGoal(partitions=(4, 5)), {}, ALL_FREE).steps
     with pytest.raises(Refused, match="to put partition 2 on a boundary; there is for partitions 4, 5") as found:
         plan_realign(report.judged[0], RealignGoal(), {}, ALL_FREE)
