@@ -82,7 +82,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     """
     shorter = [part for part in disk.partitions if kind_of(part).shrinkable and not fills(part)]
     if shrink and shorter:
-        return f"; {overwriting_text(shorter[-1])}", ""
+        return f"; {overwriting_text(shorter[-1])}", by_hand(ByHand.GROWING, "its own tool")
     if shrink:
         kinds = [kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED]
         only = next((f" ({kind.is_never_shrunk})" for kind in kinds if kind.is_never_shrunk), "")

@@ -14,6 +14,7 @@ from aligntool.audit.layers import clusters_off, data_starts
 from aligntool.audit.report import Answer, Judged, Repair, Report
 from aligntool.audit.wording import (
     audit_command,
+    change_by_hand,
     contents_of_disk,
     labelled,
     next_command,
@@ -475,7 +476,14 @@ def _no_room(
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     if search.is_full_mbr(disk):
         text += " (the MBR has no unused entry, and without one only some room can be used)"
-    return Refusal("no-room", disk.name, f"{text}{helps}", hint or next_look(disk), lasting=False)
+    if not hint:
+        hint = next_look(disk) if goal.grain_given else _copy_away(disk)
+    return Refusal("no-room", disk.name, f"{text}{helps}", hint, lasting=False)
+
+
+def _copy_away(disk: Disk) -> str:
+    """Return where the user finds what to do if there is no room, and nothing can be shrunk."""
+    return change_by_hand(disk, ByHand.RECREATING, "rsync")
 
 
 def _fitting(
@@ -727,7 +735,7 @@ def _repair(
             command = shrink
         case _:
             why = "there is not enough room, and no file system here can be shrunk"
-            return Repair(number, NOT, why, next_look(disk))
+            return Repair(number, NOT, why, _copy_away(disk))
     if reasons:
         first = partition_selection.once_resolved(reasons[0])
         why = why if first in why else f"{why}, {first}"

@@ -215,6 +215,14 @@ def test_a_full_file_system_is_not_shrunk() -> None:
         plan_for(disk, RealignGoal(shrink=True), full)
 
 
+def test_where_nothing_can_be_shrunk_the_files_are_copied_away_by_hand() -> None:
+    disk = movable_disk("63+102400 fat", size=102463 * 512)
+    for shrink in (False, True):
+        with pytest.raises(Refused, match="no room to put partition 1 on a boundary") as found:
+            plan_for(disk, RealignGoal(shrink=shrink))
+        assert found.value.hint == "by hand, with rsync on /dev/sda: docs/by-hand.md#make-a-file-system-anew"
+
+
 def test_data_behind_a_file_system_are_not_taken_for_those_of_an_interrupted_shrink() -> None:
     """Nothing shows what they are: hashes of dm-verity, or what the user hid there. They count as used."""
     disk = movable_disk("34+102400 ext4", size=(102434 + 33) * 512)
