@@ -229,8 +229,8 @@ BUGS = (
     Bug(
         "a redundant array needs no first synchronisation",
         "raid/first_sync.py",
-        "        if level and not level.redundant:",
-        "        if level and level.redundant:",
+        "    if not geometry.level.redundant:",
+        "    if geometry.level.redundant:",
         "raid/test_first_sync.py::test_only_zeroed_members_are_assumed_to_be_clean",
     ),
     Bug(

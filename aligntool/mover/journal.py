@@ -42,7 +42,7 @@ from aligntool.mover.journal_format import (
 )
 from aligntool.mover.table import TableImages
 from aligntool.steps import JournalPlace
-from aligntool.units import MIB, Extent, format_about
+from aligntool.units import MIB, Extent, align_down, format_about
 
 # The body of a journal: its contents packed into bytes, and unpacked.
 #
@@ -380,12 +380,14 @@ class Journal:
         return found is not None and found.number == 0 and self._newest.number == 1
 
     def whole_bodies(self) -> tuple[Extent, ...]:
-        """Return the places of its bodies that are as they were written: nothing else has these bytes."""
+        """Return the places of its bodies that are as they were written, in whole sectors: nothing else has
+        these bytes.
+        """
         try:
             parts = journal_format.read_parts(self._device, self.at)
         except Refused:
             return ()
-        length = len(journal_format.padded(parts.body))
+        length = align_down(len(parts.body), self._device.sector_size)
         damaged = {part.at for part in parts.damaged}
         places = (self._offset(copy) + BODY_AT for copy in COPIES)
         return tuple(Extent(at, length) for at in places if at not in damaged)
@@ -404,7 +406,8 @@ class Journal:
         own = [copy for copy in COPIES if self._has_head(copy)]
         zeroed = zeroed and (bool(place.stash.length) or self._has_only_own_bytes())
         if not (zeroed or place.file) or len(own) < len(COPIES):
-            failed = [error for copy in own for error in self._write_one_by_one(0, bytes(SLOT), (copy,))]
+            blank = bytes(self._device.sector_size)  # what follows a head in its slot is not its own
+            failed = [error for copy in own for error in self._write_one_by_one(0, blank, (copy,))]
             if len(failed) == len(COPIES):
                 raise failed[0]
             return ""

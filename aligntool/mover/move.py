@@ -15,7 +15,7 @@ from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.commands import Hint, command, typed
 from aligntool.device import zero
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
-from aligntool.mover import disk_state, table, whole_disk
+from aligntool.mover import disk_state, numbered_marker, table, whole_disk
 from aligntool.mover.changed_disk import UNFINISHED, goes_back, is_committed, refuse_changes
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Contents, Journal, erase_unfinished, finish_closing, new_id, what_is_left
@@ -182,7 +182,8 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Genera
     if state in UNFINISHED and not complete:
         walk.forget()  # raises Refused if a partition is in use, so it comes before the first write
     if covered:
-        journal.record(Position(journal.contents.plan.index_of(ReleaseContent)))
+        release = Position(journal.contents.plan.index_of(ReleaseContent))
+        numbered_marker.record(device, journal, walk.sign, release)
     turned = (_ONLY_BACK if back else _ONLY_FORWARD,) if back is not asked else ()
     yield from map(Said, (*turned, *journal.damage))
     is_settled = state in (disk_state.DiskState.NOT_BEGUN, disk_state.DiskState.COMPLETE)
@@ -281,7 +282,8 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
         if back:
             raise _already_complete(back=True, remains=remains)
         return (yield Said(_PLACE_STAYS))
-    journal.record(Position(journal.contents.plan.index_of(CloseJournal)))
+    closing = Position(journal.contents.plan.index_of(CloseJournal))
+    numbered_marker.record(walk.device, journal, walk.sign, closing)
     yield from walk.forward()
 
 

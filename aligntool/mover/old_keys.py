@@ -2,8 +2,8 @@
 
 An old header and a passphrase of it are enough to decrypt the content, also if that passphrase was removed
 from the header since. So what the new place does not cover of it is overwritten before the new table is
-written, or before the content is shown where no table is: until then a cut repeats that, nothing else may use
-these bytes, and a rollback has them at the new place.
+written, or once everything is copied where a table is made or removed: until then a cut repeats that, nothing
+else may use these bytes, and a rollback has them at the new place.
 """
 
 from collections.abc import Iterator

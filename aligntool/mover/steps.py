@@ -290,7 +290,7 @@ class Walk:
     def forward(self) -> Iterator[Event]:
         """Walk from the journal's position to the end."""
         position = self.journal.position
-        was_written = self._has_new_table()
+        was_written = self._has_new_table() or self._may_have_lost_table(position)
         self.forget()
         for index in range(position.step, len(self.plan.steps)):
             yield StepBegun(index)
@@ -349,15 +349,19 @@ class Walk:
                 hidden_signatures.write_markers(self.device, step.source.start, *self._views_at_source(step))
             case steps.CopyContent():
                 yield from self._copy(index, step, first_batch)
-            case steps.ReleaseContent():
-                if self.journal.contents.images.of_whole_disk:  # what is shown may be in use from then on
+                if (
+                    self.journal.contents.images.of_whole_disk
+                ):  # no table hides what is shown: it may be in use
                     self._erase_keys()
+                    self._erase_stash()
+            case steps.ReleaseContent():
                 self._show(index, step.target.start, self._views_at_target(step))
             case steps.RebuildContent():
                 self._rebuild(index, step)
             case steps.RewriteTable() | steps.ConvertTable():
                 in_flight.check_rebuilt(self.device, self.journal, self.sign, after=True)
-                self._erase_keys()
+                if not self.journal.contents.images.of_whole_disk:  # erased once everything was copied
+                    self._erase_keys()
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
                 yield from self.close_journal()
@@ -557,6 +561,13 @@ class Walk:
             return table_state(self.device, self._images(TableState.AFTER)) is TableState.AFTER
         return False
 
+    def _may_have_lost_table(self, position: Position) -> bool:
+        """Return whether content may have been shown at byte 0, which ends a change that removes a table."""
+        index = (
+            self.plan.index_of(steps.ReleaseContent) if self.journal.contents.images.of_whole_disk else None
+        )
+        return index is not None and position.step >= index and self.plan.releases[0].target.start == 0
+
     def _erase_keys(self) -> None:
         """Zero the keys of encrypted content that are left at old places, unless the new table is there
         already: then they are zeroed, and free space may have been used since.
@@ -567,6 +578,12 @@ class Walk:
         for extent in tuple(keys_at_old_places(self.device, self.journal, occupied)):
             with suppress(OSError):  # a sector that accepts no write does not keep the disk in flight
                 zero(self.device, (extent,))
+
+    def _erase_stash(self) -> None:
+        """Zero the stash, which may have keys, once everything is copied: a rollback fills it anew."""
+        stash = self.place.stash
+        with suppress(OSError):  # a sector that accepts no write does not keep the disk in flight
+            zero(self.journal.device, (Extent(self.place.extent.start + stash.start, stash.length),))
 
     def _clear_copies(
         self, step: steps.CopyContent, start: int, kept: int, occupied: Sequence[Extent]

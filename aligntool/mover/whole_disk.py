@@ -320,6 +320,22 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
         device, remaining
     ):
         tables.write_table(device, remaining, goal)
+    elif not images.has_table(goal):
+        _clear_own_sectors(device, remaining, goal)
+
+
+def _clear_own_sectors(device: Device, images: tables.TableImages, goal: tables.TableState) -> None:
+    """Write the sectors of a table's place that have bytes of this change still: the content that lost its
+    table has used others.
+    """
+    size = device.sector_size
+    for sectors in tables.all_sectors(images.of(goal)):
+        known = [one.data for one in images.sectors if one.at == sectors.at]
+        for at in range(0, len(sectors.data), size):
+            found = _read(device, Extent(sectors.at + at, size))
+            if hidden_signatures.is_mix(found, [data[at : at + size] for data in known]):
+                device.write(sectors.at + at, sectors.data[at : at + size])
+    device.flush()
 
 
 def marker_of(journal: Journal) -> bytes:

@@ -6,6 +6,7 @@ not cover of the old one, nor in the journal.
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from aligntool.change import MovePlan, RealignGoal
-from aligntool.errors import Stopped
+from aligntool.errors import Refused, Stopped
 from aligntool.mover.context import MoveContext
 from aligntool.mover.journal import Journal
 from aligntool.mover.journal_format import SLOT, is_head
@@ -150,10 +151,11 @@ def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) 
             assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
 
 
+@pytest.mark.parametrize("start", [63, LENGTH // SECTOR + 4096])  # one that needs the stash, and one that does not
 @pytest.mark.parametrize("kind", FORMATS)
-def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str) -> None:
+def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str, start: int) -> None:
     """Once it is shown, only a key would tell whether it uses all of the disk: its old header is zeroed before."""
-    case = undone(kind, LENGTH // SECTOR + 4096)
+    case = undone(kind, start)
     disk = SimulatedDisk(case.platter)
     until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
     old, new = case.places
@@ -164,11 +166,48 @@ def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str) -> None:
             platter = ended(case, stopped.after_the_cut(random.Random(f"{cut} {way}")), way)
             place = new if platter[new.start : new.end] == content else old
             assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
-            journal = case.plan.journal.extent
-            assert all(journal.contains(Extent(at, SECTOR)) for at in leaks(platter, case.keys, place)), f"{cut}, {way}"
+            assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
             assert find_journal(SimulatedDisk(platter), None) is None
             assert journal_status(SimulatedDisk(platter), None).state == "old"
             assert "aligntool".encode("utf-16-le") not in platter[-40 * SECTOR :]
+
+
+@pytest.mark.parametrize(
+    ("place", "with_old_table"),
+    [("behind the head", False), ("old header", False), ("tail", False), ("old header", True)],
+)
+def test_what_a_luks_without_a_table_was_given_since_stays(place: str, with_old_table: bool) -> None:
+    """It maps all of the disk once it is opened, so a file may be wherever nothing proves that its bytes are ours."""
+    case = undone("luks2", LENGTH // SECTOR + 4096)
+    disk = SimulatedDisk(case.platter)
+    until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
+    journal = case.plan.journal.extent
+    size = len(case.platter)
+    at = {
+        "behind the head": journal.start + SECTOR,
+        "old header": case.places[0].start + 8 * SECTOR,
+        "tail": size - 2048,
+    }
+    tried = 0
+    for cut in range(disk.operations - 60, disk.operations, 1 if THOROUGH else 4):
+        used = bytearray(disk.before(cut).after_the_cut(random.Random(cut), torn=False))
+        if used[:6] != b"LUKS\xba\xbe" or find_journal(SimulatedDisk(bytes(used)), None) is None:
+            continue
+        data = random.Random(place).randbytes(SECTOR)
+        used[at[place] : at[place] + SECTOR] = data
+        if with_old_table:
+            used[:SECTOR] = case.platter[:SECTOR]
+        recovered = SimulatedDisk(bytes(used))
+        with suppress(Stopped, Refused):
+            for _ in resume(MoveContext(recovered, NoKernel()), restore_table=with_old_table):
+                pass
+        ended = recovered.after_the_cut(random.Random(0), torn=False)
+        assert ended[at[place] : at[place] + SECTOR] == data, cut
+        if not with_old_table:
+            assert find_journal(SimulatedDisk(ended), None) is None
+            assert journal_status(SimulatedDisk(ended), None).state == "old"
+        tried += 1
+    assert tried
 
 
 @pytest.mark.parametrize("kind", FORMATS)
