@@ -207,7 +207,10 @@ DEVICE_WRITERS = {
     "convert/copying.py",
     "device.py",
     "layout/layout.py",
-    *(f"mover/{name}.py" for name in ("hidden_signatures", "journal", "numbered_marker", "steps", "table")),
+    *(
+        f"mover/{name}.py"
+        for name in ("hidden_signatures", "journal", "numbered_marker", "steps", "table", "whole_disk")
+    ),
     "realign/shrink.py",
 }
 _FLAGS = {"O_RDWR", "O_WRONLY", "O_CREAT", "O_APPEND"}

@@ -94,7 +94,8 @@ def test_a_hash_tree_in_another_partition_still_fits_after_a_move(
         run("veritysetup", "verify", *words, moved, kept, found[1])
     run("e2fsck", "-fn", moved)
     reason = "hash" if superblock or kind == "verity" else "the content of partition 2 is unknown"
-    assert reason in said and "--used-only" in said
+    shown = " ".join(said.split())
+    assert reason in shown and "--used-only" in shown
 
 
 @pytest.mark.needs_tools("sfdisk", "mke2fs", "dumpe2fs", "e2fsck")
@@ -106,8 +107,8 @@ def test_the_plan_names_the_rule_its_cost_and_the_option_against_it(sparse: Spar
     put(image, b"\x5a", BEHIND * SECTOR + 4095 * SECTOR)
     why = "the content of partition 2 is unknown, and may need free blocks, too"
     whole = used_of(image)
-    assert whole.bytes == LENGTH
-    free = f"{round((LENGTH - usual.bytes) / MIB, 1):g}MiB"
+    assert LENGTH - MIB < whole.bytes <= LENGTH  # what the journal has saved is not copied
+    free = f"{round((whole.bytes - usual.bytes) / MIB, 1):g}MiB"
     assert whole.by == f"everything: {why}. {free} of it is free (dumpe2fs); --used-only skips that"
     only = used_of(image, used_only=True)
     assert (only.bytes, only.by) == (usual.bytes, f"dumpe2fs, by --used-only, although {why}")
@@ -227,7 +228,7 @@ def test_files_of_shadow_copies_are_found(sparse: Sparse, folder: str, names: li
     make_ntfs(image, files_in(folder, *names))
     assert (found_in(image) == "has shadow copies (files in System Volume Information)") is is_found
     used = used_of(image)
-    assert (used.bytes == LENGTH) is is_found and ("shadow copies" in used.by) is is_found
+    assert (used.bytes > LENGTH - MIB) is is_found and ("shadow copies" in used.by) is is_found
     assert used_of(image, used_only=True).bytes < LENGTH
 
 
