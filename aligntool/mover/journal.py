@@ -379,7 +379,15 @@ class Journal:
         """
         return found is not None and found.number == 0 and self._newest.number == 1
 
-    def whole_bodies(self) -> tuple[Extent, ...]:
+    def close_in_use(self) -> None:
+        """Wipe the heads, and zero the bodies that are as they were written, which may hold keys: nothing
+        else in its place is proven to be of the journal, if content may have that place by now.
+        """
+        bodies = self._whole_bodies()
+        self.close(zeroed=False)
+        zero(self._device, bodies)
+
+    def _whole_bodies(self) -> tuple[Extent, ...]:
         """Return the places of its bodies that are as they were written, in whole sectors: nothing else has
         these bytes.
         """

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from aligntool.change import Event, MovePlan, Said, StepBegun, StepDone
 from aligntool.commands import Hint, command, typed
-from aligntool.device import zero
 from aligntool.errors import JournalUnwritten, NothingInFlight, Refused, Stopped
 from aligntool.mover import disk_state, numbered_marker, table, whole_disk
 from aligntool.mover.changed_disk import UNFINISHED, goes_back, is_committed, refuse_changes
@@ -25,7 +24,7 @@ from aligntool.mover.journal_match import is_begun, state_of
 from aligntool.mover.journal_search import find_journal
 from aligntool.mover.left_journals import find_left
 from aligntool.mover.status import Status, journal_status
-from aligntool.mover.steps import Walk, hidden_from, places_written
+from aligntool.mover.steps import PLACE_STAYS, Walk, hidden_from, places_written
 from aligntool.mover.table import TableState, write_table
 from aligntool.steps import CloseJournal, ReleaseContent, WriteJournal
 from aligntool.units import Extent, format_size, merged
@@ -198,7 +197,7 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Genera
     if complete and (back or state is disk_state.DiskState.LEFT):
         remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
         raise _already_complete(back=back, begun=not disk_state.is_undone(journal), remains=remains)
-    yield from walk.back() if back else walk.forward()
+    yield from walk.back() if back else walk.forward(was_shown=covered)
     return back
 
 
@@ -260,11 +259,6 @@ def _find_or_refuse(context: MoveContext, *, any_table: bool) -> Journal:
     return journal
 
 
-_PLACE_STAYS = (
-    "the content may use all of the disk by now: of the journal only what has a checksum was overwritten"
-)
-
-
 def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[Event]:
     """Finish a change that adds or removes a table, if a cut left the disk in its old or its new state."""
     journal = walk.journal
@@ -275,13 +269,12 @@ def _settle(walk: Walk, state: disk_state.DiskState, *, back: bool) -> Iterator[
     whole_disk.complete_interrupted_writes(walk.device, journal, goal)
     if state is disk_state.DiskState.NOT_BEGUN:
         return (yield from _end_unbegun(walk))
-    if back or not is_free:
-        bodies = () if is_free else journal.whole_bodies()  # which may hold keys
-        remains = journal.close(zeroed=is_free)
-        zero(walk.device, bodies)
-        if back:
-            raise _already_complete(back=True, remains=remains)
-        return (yield Said(_PLACE_STAYS))
+    if not is_free:
+        journal.close_in_use()
+    if back:
+        raise _already_complete(back=True, remains=journal.close() if is_free else "")
+    if not is_free:
+        return (yield Said(PLACE_STAYS))
     closing = Position(journal.contents.plan.index_of(CloseJournal))
     numbered_marker.record(walk.device, journal, walk.sign, closing)
     yield from walk.forward()

@@ -18,6 +18,7 @@ from aligntool.errors import Refused, Stopped
 from aligntool.formats.reader import rotating_sum
 from aligntool.linux.block import equal_memory
 from aligntool.mover import hidden_signatures, in_flight, numbered_marker
+from aligntool.mover.disk_state import is_owned
 from aligntool.mover.hidden_signatures import View, is_visible
 from aligntool.mover.journal import Contents, Journal
 from aligntool.mover.journal_format import Position
@@ -275,6 +276,11 @@ def views_at_target(journal: Journal, step: steps.ReleaseContent, sign: bytes) -
     return view, replace(view, base=next(sources, step.target).start - step.target.start)
 
 
+PLACE_STAYS = (
+    "the content may use all of the disk by now: of the journal only what has a checksum was overwritten"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     device: Device
@@ -287,8 +293,10 @@ class Walk:
     def plan(self) -> MovePlan:
         return self.journal.contents.plan
 
-    def forward(self) -> Iterator[Event]:
-        """Walk from the journal's position to the end."""
+    def forward(self, *, was_shown: bool = False) -> Iterator[Event]:
+        """Walk from the journal's position to the end. `was_shown`: the content, without a table, so that it
+        may have the place of the journal by now.
+        """
         position = self.journal.position
         was_written = self._has_new_table() or self._may_have_lost_table(position)
         self.forget()
@@ -298,7 +306,11 @@ class Walk:
             ends = isinstance(self.plan.steps[index], steps.CloseJournal)
             if ends and index > position.step and not was_written:
                 self._clear_old_places()  # not after a cut: the free space may have been used since
-            yield from self._apply_step(index, steps.journaled_step(self.plan.steps[index]), first)
+            if ends:
+                yield from self.close_journal(was_shown=was_shown)
+                yield from self._update_kernel(before=False)
+            else:
+                yield from self._apply_step(index, steps.journaled_step(self.plan.steps[index]), first)
             yield StepDone(index)
 
     def back(self) -> Iterator[Event]:
@@ -322,9 +334,12 @@ class Walk:
         yield from self.close_journal()
         yield from self._update_kernel(before=True)
 
-    def close_journal(self) -> Iterator[Event]:
-        """Close the journal. Yields what could not be zeroed."""
-        if left := self.journal.close():
+    def close_journal(self, *, was_shown: bool = False) -> Iterator[Event]:
+        """Close the journal. Yields what could not be zeroed. `was_shown`: see `forward`."""
+        if was_shown and not self.place.file and is_owned(self.device, self.place.extent):
+            self.journal.close_in_use()
+            yield Said(PLACE_STAYS)
+        elif left := self.journal.close():
             yield Said(left)
 
     def _record(self, position: Position) -> None:
@@ -364,9 +379,7 @@ class Walk:
                     self._erase_keys()
                 write_table(self.device, self._images(TableState.AFTER), TableState.AFTER)
             case steps.CloseJournal():
-                yield from self.close_journal()
-                yield from self._update_kernel(before=False)
-                return
+                raise ValueError("the journal is closed by `forward`")
             case _:
                 assert_never(step)
         self._record(Position(index + 1))

@@ -174,7 +174,13 @@ def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str, start: i
 
 @pytest.mark.parametrize(
     ("place", "with_old_table"),
-    [("behind the head", False), ("old header", False), ("tail", False), ("old header", True)],
+    [
+        ("behind the head", False),
+        ("behind the head", True),
+        ("old header", False),
+        ("old header", True),
+        ("tail", False),
+    ],
 )
 def test_what_a_luks_without_a_table_was_given_since_stays(place: str, with_old_table: bool) -> None:
     """It maps all of the disk once it is opened, so a file may be wherever nothing proves that its bytes are ours."""
