@@ -133,29 +133,8 @@ def cuts(operations: int) -> Iterator[int]:
     yield from random.Random(0).sample(range(operations - 60), operations - 60 if THOROUGH else 4)
 
 
-@pytest.mark.parametrize("start", [63, 2 * 2048 + 7])
-@pytest.mark.parametrize("kind", FORMATS)
-def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) -> None:
-    case = moved(kind, start)
-    disk = SimulatedDisk(case.platter)
-    until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
-    old, new = case.places
-    content = case.platter[old.start : old.end]
-    for cut in [*cuts(disk.operations), None]:
-        stopped = disk.before(cut)
-        for way in ENDS:
-            luck = random.Random(f"{cut} {way}")
-            platter = ended(case, stopped.after_the_cut(luck), way)
-            place = new if platter[new.start : new.end] == content else old
-            assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
-            assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
-
-
-@pytest.mark.parametrize("start", [63, LENGTH // SECTOR + 4096])  # one that needs the stash, and one that does not
-@pytest.mark.parametrize("kind", FORMATS)
-def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str, start: int) -> None:
-    """Once it is shown, only a key would tell whether it uses all of the disk: its old header is zeroed before."""
-    case = undone(kind, start)
+def ends_without_keys(case: Moved) -> Iterator[bytes]:
+    """Cut the change and end it either way: yield each disk, on which the content is whole and no key is elsewhere."""
     disk = SimulatedDisk(case.platter)
     until_cut(realign(case.plan, MoveContext(disk, NoKernel()), case.runs))
     old, new = case.places
@@ -167,9 +146,23 @@ def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str, start: i
             place = new if platter[new.start : new.end] == content else old
             assert platter[place.start : place.end] == content, f"cut at {cut}, {way}: the content is not whole"
             assert not leaks(platter, case.keys, place), f"cut at {cut}, {way}"
-            assert find_journal(SimulatedDisk(platter), None) is None
-            assert journal_status(SimulatedDisk(platter), None).state == "old"
-            assert "aligntool".encode("utf-16-le") not in platter[-40 * SECTOR :]
+            yield platter
+
+
+@pytest.mark.parametrize("start", [63, 2 * 2048 + 7])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_key_is_left_at_the_other_place_after_any_cut(kind: str, start: int) -> None:
+    assert all(ends_without_keys(moved(kind, start)))
+
+
+@pytest.mark.parametrize("start", [63, LENGTH // SECTOR + 4096])  # one that needs the stash, and one that does not
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_key_is_left_where_a_luks_was_that_lost_its_table(kind: str, start: int) -> None:
+    """Once it is shown, only a key would tell whether it uses all of the disk: its old header is zeroed before."""
+    for platter in ends_without_keys(undone(kind, start)):
+        assert find_journal(SimulatedDisk(platter), None) is None
+        assert journal_status(SimulatedDisk(platter), None).state == "old"
+        assert "aligntool".encode("utf-16-le") not in platter[-40 * SECTOR :]
 
 
 @pytest.mark.parametrize(
