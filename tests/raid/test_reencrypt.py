@@ -1,5 +1,6 @@
 """LUKS2 converted in place to larger sectors: killed, resumed, and read back by cryptsetup's own decryption."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -51,9 +52,7 @@ class Encrypted:
     length: int = LENGTH
 
     def process(self, word: str) -> "subprocess.Popen[str]":
-        """Start it with a low priority: on a busy machine a test that watches it must not be the slower one."""
-        python = ("nice", "-n", "10", sys.executable)
-        words = (*python, "-m", "tests.raid.reencrypting", word, self.image, self.state, self.key)
+        words = (sys.executable, "-m", "tests.raid.reencrypting", word, self.image, self.state, self.key)
         return subprocess.Popen([*map(str, words)], stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def header(self) -> dict[str, dict[str, dict[str, str]]]:
@@ -312,22 +311,34 @@ def _repair(encrypted: Encrypted) -> None:
 
 
 def wait_for(process: "subprocess.Popen[str]", encrypted: Encrypted, enough: int | None) -> None:
-    """Return once this many bytes are re-encrypted; None: once the step began."""
+    """Return once this many bytes are re-encrypted; None: once the step began.
+
+    It runs for a moment at a time and is looked at while it stands still, so that it cannot outrun the test.
+    """
     if enough is None:
         assert process.stdout
         assert any(line.startswith("StepBegun") for line in process.stdout)
     deadline = time.monotonic() + 300
     while enough is not None and encrypted.done() < enough:
-        assert process.poll() is None, "it came to its end, too fast for this test"
+        assert process.poll() is None, "it came to its end"
         assert time.monotonic() < deadline
+        _send_all(process, signal.SIGCONT)
+        time.sleep(0.02)
+        _send_all(process, signal.SIGSTOP)
+    _send_all(process, signal.SIGCONT)
 
 
 def kill_all(process: "subprocess.Popen[str]") -> None:
     """Kill both, like a power cut: neither of the two can clean up."""
     process.send_signal(signal.SIGSTOP)
-    for pid in (*_children(process.pid), process.pid):
-        os.kill(pid, signal.SIGKILL)
+    _send_all(process, signal.SIGKILL)
     process.wait()
+
+
+def _send_all(process: "subprocess.Popen[str]", number: int) -> None:
+    for pid in (*_children(process.pid), process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _children(pid: int) -> tuple[int, ...]:
