@@ -40,7 +40,14 @@ class Claims:
         self._named = tuple(named)
         self._pieces: dict[int, tuple[Extent, ...]] = {}
         self._remembered = 0
-        self.in_the_way: tuple[Extent, ...] = ()  # data that a planner met, and must plan around
+        self._met: set[Extent] = set()
+
+    @property
+    def in_the_way(self) -> tuple[Extent, ...]:
+        """The data that a planner met, and must plan around; runs that are near each other as one."""
+        if not self._met or self._disk is None:
+            return ()
+        return _near_ones_merged(merged(self._met, Extent(0, self._disk.size), _SECTOR))
 
     def kept_in(self, extent: Extent) -> tuple[Extent, ...]:
         """Return the runs of an extent that hold data, and may not be overwritten. They are sorted and
@@ -48,9 +55,13 @@ class Claims:
         """
         if self._disk is None:
             return ()
-        found = [run for at in _pieces_of(extent) for run in self._data_in_piece(self._disk, at)]
-        inside = [run.clipped(extent) for run in found if run.overlaps(extent)]
-        return tuple(run for run in outside(inside, self._named) if run.length)
+        inside: list[Extent] = []
+        for at in _pieces_of(extent):
+            found = self._data_in_piece(self._disk, at)
+            if not extent.contains(Extent(at, _PIECE)):
+                found = tuple(run.clipped(extent) for run in found if run.overlaps(extent))
+            inside += found
+        return tuple(outside(inside, self._named) if self._named else inside)
 
     def kept_in_any(self, extents: Iterable[Extent], listed: Iterable[Extent]) -> tuple[Extent, ...]:
         """Return the data in extents that a change would overwrite, and remember it as in the way. `listed`:
@@ -62,18 +73,22 @@ class Claims:
         return kept
 
     def free_runs(
-        self, gaps: Iterable[Extent], enough: int, listed: Iterable[Extent] = ()
+        self, gaps: Iterable[Extent], least: int, enough: int, listed: Iterable[Extent] = ()
     ) -> tuple[Extent, ...]:
         """Return the free runs of gaps, the last ones first, until one has `enough` bytes. What was not read
-        by then does not count as free. `listed`: as in `kept_in_any`.
+        by then does not count as free. Runs of less than `least` bytes are left out, unless none before them
+        is longer. `listed`: as in `kept_in_any`.
         """
         found: list[Extent] = []
         own = tuple(listed)
+        longest = 0
         for gap in sorted(gaps, reverse=True):
             for run in self._free_runs_in(gap, enough, own):
-                found.append(run)
+                if run.length >= min(least, longest + 1):
+                    found.append(run)
                 if run.length >= enough:
                     return tuple(found)
+                longest = max(longest, run.length)
         return tuple(found)
 
     def _free_runs_in(self, gap: Extent, enough: int, own: tuple[Extent, ...]) -> Iterator[Extent]:
@@ -83,7 +98,9 @@ class Claims:
         end = gap.end  # of the free run whose start is not known yet
         for count, at in enumerate(reversed(_pieces_of(gap))):
             piece = Extent(at, _PIECE).clipped(gap)
-            kept = tuple(outside(self.kept_in(piece), own))
+            kept = self.kept_in(piece)
+            if inside := tuple(extent for extent in own if extent.overlaps(piece)):
+                kept = tuple(outside(kept, inside))
             self._remember(kept)
             for run in reversed(kept):
                 if run.end < end:
@@ -96,9 +113,9 @@ class Claims:
             yield Extent(gap.start, end - gap.start)
 
     def _remember(self, kept: tuple[Extent, ...]) -> None:
-        if kept and self._disk is not None:
-            runs = merged((*self.in_the_way, *kept), Extent(0, self._disk.size), _SECTOR)
-            self.in_the_way = _near_ones_merged(runs)
+        self._met.update(kept)
+        if len(self._met) > _MOST_REMEMBERED:
+            self._met = set(self.in_the_way)
 
     def _data_in_piece(self, disk: Readable, at: int) -> tuple[Extent, ...]:
         if at not in self._pieces:
@@ -167,9 +184,10 @@ def _data_runs(content: bytes, at: int) -> Iterator[Extent]:
 
 def outside(extents: Iterable[Extent], taken: tuple[Extent, ...]) -> Iterator[Extent]:
     """Yield the parts of extents that are in none of `taken`."""
+    ordered = sorted(taken)
     for extent in extents:
         start = extent.start
-        for other in sorted(taken):
+        for other in ordered:
             if other.end <= start or other.start >= extent.end:
                 continue
             if other.start > start:

@@ -437,11 +437,16 @@ def _no_room(
     if claims.in_the_way:
         roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
         if not _lacks_room(roomy):
-            refusal = unlisted_data(disk, claims, "plan realign", for_journal=found is not None)
+            for_journal = found is not None
+            refusal = unlisted_data(disk, claims, "plan realign", for_journal=for_journal)
+            helps, shrinking = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
             named = _with(_Room.ENOUGH, _fitting(judged, selection, goal, claims))
-            alone = next_command(disk, "plan realign", *_options(named))
-            text = f"{refusal.text}; {partition_selection.partition_words(named)} can be moved without that"
-            return replace(refusal, text=text, hint=Hint(alone, "\n", refusal.hint)) if named else refusal
+            if named:
+                helps = f"; {partition_selection.partition_words(named)} can be moved without that{helps}"
+            alone = next_command(disk, "plan realign", *_options(named)) if named else ""
+            return replace(
+                refusal, text=f"{refusal.text}{helps}", hint=_in_lines(alone, shrinking, refusal.hint)
+            )
     helps, hint = partition_selection.shrink_hint(disk, used, places_for, shrink=goal.shrink)
     if found is not None:
         least = found.journal_least
@@ -466,8 +471,7 @@ def _no_room(
     if fits:
         helps = f"; there is {' and '.join(fits)}{helps}"
         options = _options(named) if named else (*_options(by_file), "--journal FILE")
-        alone = next_command(disk, "plan realign", *options)
-        hint = Hint(alone, "\n", hint) if hint else alone
+        hint = _in_lines(next_command(disk, "plan realign", *options), hint)
     grain = " of the requested grain" if goal.grain_given else ""
     who = selection.must.keys() - {*named, *by_file} or selection.must
     text = f"there is no room to put {partition_selection.partition_words(sorted(who))} on a boundary{grain}"
@@ -479,6 +483,12 @@ def _no_room(
     if not hint:
         hint = next_look(disk) if goal.grain_given else _copy_away(disk)
     return Refusal("no-room", disk.name, f"{text}{helps}", hint, lasting=False)
+
+
+def _in_lines(*hints: str) -> Hint:
+    """Return those of the hints that are not empty, a line each."""
+    found = [part for hint in hints if hint for part in ("\n", hint)]
+    return Hint(*found[1:])
 
 
 def _copy_away(disk: Disk) -> str:

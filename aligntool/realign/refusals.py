@@ -48,7 +48,7 @@ from aligntool.inventory import (
 )
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
-from aligntool.units import counted, format_size
+from aligntool.units import Extent, counted, format_size
 
 # Why a disk gets no new table: because of its content, or because of the request. These checks stand between
 # a typing error and lost data.
@@ -417,7 +417,7 @@ def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool
     """Return the refusal to overwrite data that is in no partition. `command`: plans again, with
     --overwrite-bytes. `for_journal`: only the journal has no other place, and it can be a file.
     """
-    found = claims.in_the_way
+    found = _at_most_named(disk, claims.in_the_way)
     named = [format_range(extent) for extent in found[:_MOST_NAMED]]
     more = f" and {len(found) - len(named)} more ranges" if len(found) > len(named) else ""
     where = f"bytes {', '.join(named)}{more} of {disk.name} are in no partition and do not read as zero"
@@ -430,6 +430,19 @@ def unlisted_data(disk: Disk, claims: Claims, command: str, *, for_journal: bool
     if not more:
         hint = Hint(hint, "\nif they are not needed: ", next_command(disk, command, *options, "--save FILE"))
     return Refusal("unlisted-data", disk.name, text, hint, lasting=False)
+
+
+def _at_most_named(disk: Disk, found: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    """Return the ranges, and if they are too many to be named, those between the same partitions as one."""
+    if len(found) <= _MOST_NAMED:
+        return found
+    between: dict[int, list[Extent]] = {}
+    for extent in found:
+        before = sum(
+            part.role is not Role.EXTENDED and part.extent.start < extent.start for part in disk.partitions
+        )
+        between.setdefault(before, []).append(extent)
+    return tuple(Extent(runs[0].start, runs[-1].end - runs[0].start) for runs in between.values())
 
 
 def bad_blocks_refusal(disk: Disk, part: Partition, what: str, layer: Layer, count: int) -> Refusal:

@@ -183,7 +183,7 @@ def runs_for_journal(
     runs: tuple[Extent, ...] = ()
     for places in usable_places(disk.size or 0, listed, in_chains):
         pieces = [gap.clipped(place) for gap in gaps for place in places if gap.overlaps(place)]
-        found = claims.free_runs(pieces, preferred + STEP, own)
+        found = claims.free_runs(pieces, least, preferred + STEP, own)
         runs = tuple(run for each in found for run in free_runs((), each))
         if any(run.length >= least for run in runs):
             break

@@ -171,6 +171,29 @@ def test_if_data_are_in_the_way_of_some_the_others_are_named(tmp_path: Path) -> 
     assert image.read_bytes()[126 * SECTOR : 38200 * SECTOR] == before[126 * SECTOR : 38200 * SECTOR]
 
 
+def crowded(image: Path, runs: int) -> None:
+    """Make a disk with an ext4 that would be moved by one sector, and data behind it, in so many runs."""
+    place = Extent(2047 * SECTOR, 40 * MIB)
+    make(image, 64 * MIB, f"label: gpt\nfirst-lba: 2047\nstart=2047, size={place.length // SECTOR}\n", place)
+    behind = Extent(place.end, 64 * MIB - GPT_TAIL - place.end)
+    noise = random.Random(runs).randbytes(behind.length // runs - 80 * KIB)
+    for run_ in range(runs):
+        put(image, behind.start + run_ * (behind.length // runs // SECTOR * SECTOR), noise)
+
+
+@pytest.mark.parametrize("runs", [1, 40])
+def test_a_command_that_plans_around_data_or_over_them_is_named(tmp_path: Path, runs: int) -> None:
+    """Many runs of data are named as one: nobody types forty ranges."""
+    image = tmp_path / "disk.img"
+    crowded(image, runs)
+    said = aligntool("plan", "realign", image, code=REFUSED)
+    commands = [line.split("aligntool ")[1].split() for line in said.splitlines() if "aligntool plan" in line]
+    options = [[word for word in words if word.startswith("--")] for words in commands]
+    assert options == [["--shrink"], ["--overwrite-bytes", "--save"]]
+    for words in commands:
+        aligntool(*words[:-1], str(tmp_path / "saved") if "--save" in words else words[-1])
+
+
 @pytest.mark.parametrize("range_", ["0..1MiB", "1MiB..2MiB", "63MiB..65MiB", "60MiB..61MiB", f"{SUPERBLOCK}..61MiB"])
 def test_a_range_with_a_partition_or_something_recognised_is_refused(tmp_path: Path, range_: str) -> None:
     image, old = tmp_path / "disk.img", Extent(2047 * SECTOR, 40 * MIB)
