@@ -2,11 +2,12 @@
 directions.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, starmap
 from typing import Protocol, assert_never
 
 from aligntool import steps
@@ -687,7 +688,8 @@ def _is_hidden_copy(sector: bytes, original: bytes, sign: bytes) -> bool:
     """Return whether a sector is a copy of `original`, or of it with hidden signatures, or the marker."""
     if sector in (original, sign):
         return True
-    return sum(one != other for one, other in zip(sector, original, strict=True)) <= _MOST_HIDDEN
+    differing: int = sum(starmap(operator.ne, zip(sector, original, strict=True)))
+    return differing <= _MOST_HIDDEN
 
 
 def schedule_of(journal: Journal, step: steps.CopyContent) -> Schedule:

@@ -44,7 +44,7 @@ def in_flight(models: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
 
 def kill_while_copying(image: Path, command: str = "realign") -> None:
     process = subprocess.Popen(
-        program(command, "--yes", "--json", "--rate", "4MiB", image), stdout=subprocess.PIPE, text=True
+        program(command, "--yes", "--json", "--rate", "16MiB", image), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     for line in process.stdout:
