@@ -260,6 +260,18 @@ class Hint(str):
         )
         return Hint(*found)
 
+    def renamed(self, name: str, other: str) -> "Hint":
+        """Return the hint with the command `other` of aligntool in place of the command `name`."""
+
+        def rename(part: str | Command) -> str | Command:
+            if isinstance(part, Hint):
+                return part.renamed(name, other)
+            if isinstance(part, Command) and part.program == "aligntool" and part.arguments[0] == name:
+                return replace(part, arguments=(other, *part.arguments[1:]))
+            return part
+
+        return Hint(*map(rename, self.parts))
+
 
 def is_node(path: str) -> bool:
     """Return whether a path is below /dev, except /dev/shm, which contains files."""

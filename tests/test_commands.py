@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool import commands
-from aligntool.commands import PAGE, ByHand, Command, Effect, by_hand, typed, typed_on_loop
+from aligntool.commands import PAGE, ByHand, Command, Effect, Hint, by_hand, command, typed, typed_on_loop
 from tests.suggested import GAP, changing_commands
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +69,14 @@ def test_an_own_command_is_printed_and_output_goes_to_no_device() -> None:
     assert str(Command("aligntool", ("audit", "a b.img"), sudo=False)) == "aligntool audit 'a b.img'"
     assert str(Command("xz", ("-dc", "a.xz"), output="disk.img")) == "xz -dc a.xz > disk.img"
     assert Command("xz", ("-dc", "a.xz"), output="/dev/sda").effect is Effect.CHANGES
+
+
+def test_another_command_has_the_same_arguments_and_no_other_word_is_replaced() -> None:
+    path = "/srv/aligntool resume /disk.img"
+    hint = Hint("on the captured machine: ", command("resume", path, "--journal FILE"))
+    assert hint == f"on the captured machine: aligntool resume '{path}' --journal FILE"
+    assert hint.renamed("resume", "rollback") == f"on the captured machine: aligntool rollback '{path}' --journal FILE"
+    assert Hint(f"by hand: aligntool resume {path}").renamed("resume", "rollback").endswith(f"resume {path}")
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1), min_size=1))

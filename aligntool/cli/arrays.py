@@ -17,7 +17,7 @@ from aligntool.audit.wording import holders_of, shell_word
 from aligntool.change import ArrayPlan, ChangeState, Plan, RaidGoal, array_plan
 from aligntool.cli import run_change
 from aligntool.cli.options import command, remark, say, terminal_width
-from aligntool.commands import ByHand, by_hand
+from aligntool.commands import ByHand, by_hand, commands_in, is_by_hand
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, of_system
 from aligntool.linux.block import open_read_only
@@ -224,7 +224,7 @@ def since_planned(reason: Refusal, *, seen: bool) -> Refusal:
 
 def _names_option(hint: str) -> bool:
     """Return whether a line of a hint is about an option of the command that plans, and is not a command."""
-    return "--" in hint and not hint.startswith(("sudo ", "aligntool ", "by hand"))
+    return "--" in hint and not is_by_hand(hint) and not commands_in([hint])
 
 
 def refuse_changed(plan: ArrayPlan, current: Plan) -> None:

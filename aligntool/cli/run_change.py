@@ -271,7 +271,7 @@ def apply_and_report(plan: Plan, applying: ChangeInProgress, *, json_: bool, in_
             error.about = about_ways(error.hint.split("\n"), plan, seen.left())
         raise
     except KeyboardInterrupt as error:  # of which Typer keeps only the exit code
-        say(str(error))
+        say(str(error) or "interrupted")
         raise
 
 

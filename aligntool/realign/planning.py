@@ -701,7 +701,7 @@ def there(command: str, sysroot: str) -> str:
     commands = command.split(" && ")
     if any(MASKED_NAME.search(each) and not is_by_hand(each) for each in commands):
         command = _without_masked(commands)
-    return f"on the captured machine: {command}"
+    return Hint("on the captured machine: ", command)
 
 
 def _without_masked(commands: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from aligntool.audit.report import (
 )
 from aligntool.audit.tables import hiding_codes, is_in_kernel
 from aligntool.audit.wording import label_words, past_words, type_words
-from aligntool.commands import is_by_hand, shell_word, split_step
+from aligntool.commands import Hint, is_by_hand, shell_word, split_step
 from aligntool.contents.catalogue import kind_named
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
@@ -282,7 +282,7 @@ def _group_lines(
 
 def ways_on(code: Code, step: str) -> tuple[str, ...]:
     """Return the next command of a finding; of a move in flight also the one that undoes it."""
-    undo = step.replace("aligntool resume ", "aligntool rollback ", 1) if code is Code.IN_FLIGHT else step
+    undo = step.renamed("resume", "rollback") if isinstance(step, Hint) and code is Code.IN_FLIGHT else step
     return tuple(dict.fromkeys((step, undo)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -165,6 +166,15 @@ def test_an_interruption_before_the_first_write_says_in_which_step(capsys: pytes
     with pytest.raises(KeyboardInterrupt):
         apply_and_report(plan, ChangeInProgress(events(), "resume"), json_=False)
     assert capsys.readouterr().err.endswith("\naligntool: interrupted in step 1 of 1; nothing was written\n")
+
+
+def test_an_interruption_without_words_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = MovePlan("realign", PLAN.disk, "", (), (ShrinkContent(1, Extent(MIB, 4 * MIB), "ext4", 3 * MIB),))
+    stopping = ChangeInProgress(iter(()), "resume")
+    stops = patch("aligntool.cli.run_change.apply_events", side_effect=KeyboardInterrupt)
+    with stops, pytest.raises(KeyboardInterrupt):
+        apply_and_report(plan, stopping, json_=False)
+    assert capsys.readouterr().err == "aligntool: interrupted\n"
 
 
 def test_a_long_wait_for_a_disk_is_reported_at_increasing_intervals(tmp_path: Path) -> None:

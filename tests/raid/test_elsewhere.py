@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aligntool.cli.arrays import since_planned
+from aligntool.commands import typed
+from aligntool.errors import Refusal
 from aligntool.linux.look import look
 from aligntool.linux.snapshot import Masks, collect, mask_file
 from aligntool.linux.sysfs import Tree
@@ -286,6 +289,13 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
     unknown = f"{drives[0]}, {drives[1]} report no serial number: nothing distinguishes them from other drives"
     assert f"the plan was made from a capture, and {unknown} of the same size" in words(refused.stderr)
     assert "make a new plan on the machine itself" in words(refused.stderr) and refused.stdout == ""
+
+
+def test_a_saved_plan_keeps_commands_and_asks_for_a_new_plan_instead_of_options() -> None:
+    commands = ("lsblk -d --json", "if it is not needed: sudo umount /srv/a--b", typed("mdadm --detail", "/dev/md0"))
+    hints = (*commands, "name that drive once more, with --wipe", "omit --chunk")
+    reason = since_planned(Refusal("other", "sda", "text", "\n".join(hints)), seen=False)
+    assert reason.hint.split("\n") == [*commands, "make a new plan with the command that made this one"]
 
 
 @pytest.mark.needs_root

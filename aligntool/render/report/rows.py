@@ -150,10 +150,11 @@ def next_steps(report: Report) -> Next:
     if found is None:
         return Next()
     disk = found.disk or ""
-    command = _to_paste(found.next)
     if found.code is Code.IN_FLIGHT:
-        ways = zip(("to finish the move", "to undo it"), audit.ways_on(found.code, command), strict=True)
-        return Next(disk, found.summary, tuple(ways))
+        ways = map(_to_paste, audit.ways_on(found.code, found.next))
+        # with a masked name, there is only one way: in words
+        return Next(disk, found.summary, tuple(zip(("to finish the move", "to undo it"), ways, strict=False)))
+    command = _to_paste(found.next)
     first = "" if is_by_hand(found.next) else _before_command(found.next)
     return Next(disk, found.summary if found in audit.hiding_findings(report) else "", ((first, command),))
 

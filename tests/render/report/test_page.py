@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code, Finding, Repair, Severity, predict
+from aligntool.commands import Command, Hint
 from aligntool.inventory import Disk, Fault, InFlight, Inventory, Layer, Table, TableFault, TableLabel
 from aligntool.raid.ceilings import known_rates
 from aligntool.raid.running import arrays_of
@@ -348,11 +349,12 @@ def test_the_banner_has_the_predicted_cost_and_for_which_writes() -> None:
 
 
 def test_the_next_command_plans_the_move_or_finishes_the_one_in_flight() -> None:
-    (command,) = banner_of(parsed(captured_page("md-on-misaligned-partitions"))).iter("pre")
-    assert words_of(command) == "sudo aligntool plan realign /dev/vda"
+    (box,) = banner_of(parsed(captured_page("md-on-misaligned-partitions"))).iter("pre")
+    assert words_of(box) == "sudo aligntool plan realign /dev/vda"
     assert "vda" in disk_rows(parsed(captured_page("md-on-misaligned-partitions")))[0][0]
     off = Finding(Code.OFF_PHYSICAL, Severity.ERROR, "off", "sda", next="sudo aligntool plan realign /dev/sda")
-    flight = Finding(Code.IN_FLIGHT, Severity.ERROR, "moving", "sdb", next="sudo aligntool resume /dev/sdb")
+    resume = Hint(Command("aligntool", ("resume", "/dev/sdb")))
+    flight = Finding(Code.IN_FLIGHT, Severity.ERROR, "moving", "sdb", next=resume)
     found = replace(content_of(one_disk(32256)).report, findings=(off, flight))
     both = (
         ("to finish the move", "sudo aligntool resume /dev/sdb"),
