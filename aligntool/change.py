@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 from aligntool.commands import ByHand, by_hand, command
 from aligntool.documents import OMITTED, as_object, check_schema, decode, load_object
@@ -299,6 +299,18 @@ class Used:
     def why(self) -> str:
         """Return why everything is copied, or "" if a map of used blocks decides."""
         return self.by.removeprefix(EVERYTHING) if self.by.startswith(EVERYTHING) else ""
+
+
+class Rates(NamedTuple):
+    """Assumed rates of a kind of work, in bytes per second; even drives that are ten years old are faster."""
+
+    rotational: int
+    flash: int
+
+
+COPY_RATES = Rates(60 * 10**6, 300 * 10**6)  # of reading, writing and reading back together
+# Every byte is read, written to cryptsetup's journal, and written to its place.
+ENCRYPTION_RATES = Rates(20 * 10**6, 100 * 10**6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from math import ceil
 from aligntool import steps
 from aligntool.audit.report import Judged
 from aligntool.audit.wording import audit_command, change_by_hand, next_command, next_look
-from aligntool.change import ArrayPlan, Estimate
+from aligntool.change import ENCRYPTION_RATES, ArrayPlan, Estimate
 from aligntool.commands import ByHand
 from aligntool.contents.luks import LUKS, REENCRYPTING
 from aligntool.errors import Refusal, refuse
@@ -23,9 +23,6 @@ _MD = (
     "md's chunk and data offset stay: a power cut while they change would lose data; see aligntool explain"
     " AT603"
 )
-# Bytes per second: every byte is read, written to cryptsetup's journal, and written to its place.
-_ROTATIONAL = 20 * 10**6
-_FLASH = 100 * 10**6
 
 
 def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
@@ -60,7 +57,7 @@ def plan_layers(judged: Judged, partitions: tuple[int, ...]) -> ArrayPlan:
         for part, layer in found
     )
     total = sum(part.extent.end - (layer.data_start or 0) for part, layer in found)
-    rate = _FLASH if disk.rotational is False else _ROTATIONAL
+    rate = ENCRYPTION_RATES.flash if disk.rotational is False else ENCRYPTION_RATES.rotational
     cost = Estimate(total, ceil(total / rate) if disk.rotational is not None else None)
     goal = f"LUKS2 in sectors of {format_size(sector)}"
     notes = (*_notes(found), *([_MD] if disk.array else []))

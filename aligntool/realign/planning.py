@@ -23,7 +23,7 @@ from aligntool.audit.wording import (
     release_command,
     type_words,
 )
-from aligntool.change import Estimate, MovePlan, Place, RealignGoal, Used
+from aligntool.change import COPY_RATES, Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims
 from aligntool.commands import ByHand, Command, Hint, by_hand, is_by_hand, joined_commands, typed
 from aligntool.contents.windows_names import StartNames
@@ -56,10 +56,6 @@ _PAGE = 4096
 _LONGEST_WINDOW = 8 * MIB
 _LONGEST_STAGED = 32 * MIB
 _BATCH = 32 * MIB  # two of them are in memory at once, and all of it must stay below 150 MiB
-# Bytes per second of reading, writing and reading back together; even a drive that is ten years old is
-# faster.
-_ROTATIONAL = 60 * 10**6
-_FLASH = 300 * 10**6
 # Seconds that a batch waits for its three flushes: of the data, and of each copy of the record.
 _ROTATIONAL_FLUSHES = 0.03
 _FLASH_FLUSHES = 0.003
@@ -245,7 +241,8 @@ def estimate(
     if disk.kind is DiskKind.IMAGE:
         return Estimate(total, None, uses)
     flash = disk.rotational is False
-    rate, flushes = (_FLASH, _FLASH_FLUSHES) if flash else (_ROTATIONAL, _ROTATIONAL_FLUSHES)
+    rate = COPY_RATES.flash if flash else COPY_RATES.rotational
+    flushes = _FLASH_FLUSHES if flash else _ROTATIONAL_FLUSHES
     sizes = {use.partition: use.bytes for use in uses}
     batches = sum(
         _batches(step, sizes[step.partition]) for step in plan_steps if isinstance(step, steps.CopyContent)

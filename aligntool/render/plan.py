@@ -8,7 +8,18 @@ from typing import assert_never
 from aligntool import steps
 from aligntool.audit.arrays import IN_SYNC
 from aligntool.audit.wording import LOST, NOT_READ, SUSPENDED, VIOLATES, ZEROED, label_words, shell_word
-from aligntool.change import ArrayPlan, Estimate, MovePlan, Place, Plan, TablePlan, what_stays_shrunk
+from aligntool.change import (
+    COPY_RATES,
+    ENCRYPTION_RATES,
+    ArrayPlan,
+    Estimate,
+    MovePlan,
+    Place,
+    Plan,
+    Rates,
+    TablePlan,
+    what_stays_shrunk,
+)
 from aligntool.commands import commands_in
 from aligntool.contents.catalogue import kind_named
 from aligntool.documents import as_object
@@ -533,25 +544,26 @@ def _drive_words(disk: steps.Subject) -> str:
 
 
 def _copy_words(plan: Plan) -> str:
-    """Return ", SIZE to copy, DURATION", without a duration that is not known, or "" if nothing is copied."""
+    """Return ", SIZE to copy, DURATION", or "" if nothing is copied."""
     cost = plan.estimate
-    if cost is None:
-        return ""
-    time = "" if cost.seconds is None else f", {_duration_words(cost)}"
-    return f", {_size_to_copy(plan, cost)} to copy{time}"
+    return f", {_size_to_copy(plan, cost)} to copy, {_duration_words(cost)}" if cost else ""
 
 
-def _duration_words(cost: Estimate) -> str:
-    """Return the duration, which is not known of an image, or of a drive of an unknown kind."""
-    if cost.seconds is None:
-        return "at a rate that is measured as it runs"
-    return f"about {time_words(cost.seconds)}"
+def _duration_words(cost: Estimate, rates: Rates = COPY_RATES) -> str:
+    """Return the duration. Of an image, or of a drive of an unknown kind, it is that at assumed rates."""
+    if cost.seconds is not None:
+        return f"about {time_words(cost.seconds)}"
+    disk, ssd = (time_words(cost.bytes_to_copy // rate) for rate in rates)
+    if disk == ssd:
+        return f"about {disk}"
+    slow, fast = (f"{rate // 10**6} MB/s" for rate in rates)
+    return f"about {disk} on a hard disk ({slow}) or {ssd} on an SSD ({fast})"
 
 
 def _layer_summary(plan: Plan) -> Iterator[str]:
     cost = plan.estimate
     if cost:
-        yield f"{size_words(cost.bytes_to_copy)} to encrypt, {_duration_words(cost)}."
+        yield f"{size_words(cost.bytes_to_copy)} to encrypt, {_duration_words(cost, ENCRYPTION_RATES)}."
     yield (
         "At risk: all data on it, if the drive fails meanwhile or the header is lost: make a backup. Ctrl-C"
         " or a power cut loses nothing: resume continues from there. The change cannot be rolled back."

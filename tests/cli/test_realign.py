@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.commands import shell_word
-from aligntool.units import MIB
+from aligntool.units import GIB, MIB
 from tests.cli.old_disks import LENGTH, ROOT, SIZE, START, assert_whole, first_start, found_at, make_old_disk
 from tests.conftest import digest, run
 from tests.run_aligntool import program, run_aligntool
@@ -122,9 +122,18 @@ def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:
     planned = run_aligntool("plan", "realign", "--rate", "1MiB", disk, code=0).stdout
     assert f"({size}B), about {seconds} s\n" in planned
     assert planned.splitlines()[-1] == f"→ aligntool realign {shell_word(str(disk))} --rate 1MiB"
-    assert (
-        f"({size}B), at a rate that is measured as it runs\n" in run_aligntool("plan", "realign", disk, code=0).stdout
-    )
+
+
+def test_a_plan_for_an_image_has_the_time_on_a_hard_disk_and_on_an_ssd(tmp_path: Path) -> None:
+    image = tmp_path / "large.img"
+    with image.open("wb") as file:
+        file.truncate(64 * GIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=63, size=104857600, type=83\n")
+    minutes = [round(104857600 * 512 / rate / 60) for rate in (60e6, 300e6)]
+    said = f"about {minutes[0]} min on a hard disk (60 MB/s) or {minutes[1]} min on an SSD (300 MB/s)"
+    assert said in " ".join(run_aligntool("plan", "realign", image, code=0).stdout.split())
+    asked = run_aligntool("realign", image, code=3)
+    assert said in " ".join(asked.stdout.split())
 
 
 def test_a_plan_says_what_is_at_risk_and_so_does_the_question_of_a_run(disk: Path) -> None:
@@ -141,7 +150,7 @@ def test_the_plan_and_the_progress_count_the_same_bytes(disk: Path) -> None:
     events = [json.loads(line) for line in done.splitlines()]
     totals = {event["total"] for event in events if event["event"] == "progress"}
     assert totals == {events[0]["bytes_to_copy"]}
-    assert f"({totals.pop()}B), at a rate" in planned
+    assert f"({totals.pop()}B), about 1 s\n" in planned
 
 
 def test_the_command_lines_of_the_checks_are_shown_and_can_be_run(disk: Path) -> None:

@@ -203,7 +203,7 @@ def test_the_summary_precedes_the_question(images: Callable[[int, int], list[Pat
         rows = terminal.until(lambda rows: rows[-1].endswith("to continue:"))
         first = next(at for at, row in enumerate(rows) if row.startswith("This writes to"))
         said = " ".join(" ".join(rows[first:]).split())
-        assert "64MiB" in said and re.search(r"1 of 1 partition to move, \S+MiB \(\d+B\) to copy\.", said)
+        assert "64MiB" in said and re.search(r"1 of 1 partition to move, \S+MiB \(\d+B\) to copy, about 1 s\.", said)
         assert "lost: nothing" in said and "at a rate" not in said, "only in the plan"
         assert "At risk: the partitions that move" in said
         terminal.type(f"{image}\n")
