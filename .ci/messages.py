@@ -16,7 +16,7 @@ from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
 from pathlib import Path
 
-from translated_pages import followed
+from translated_pages import digest_of, followed
 
 from aligntool.audit.report import QUESTIONS, explanations, findings_markdown
 from aligntool.cli.app import FIRST_PAGE
@@ -70,6 +70,7 @@ def messages() -> dict[str, str]:
 
 def findings_page() -> Iterator[str]:
     """Yield the lines of the page of the findings in the chosen language."""
+    yield f"<!-- follows docs/findings.md sha256:{digest_of(findings_markdown())} -->"
     title, *lines = findings_markdown().partition("\n## ")[0].removeprefix("# ").splitlines()
     yield f"# {translated(title)}"
     yield from (line and translated(line) for line in lines)

@@ -19,8 +19,13 @@ def followed(page: str, docs: Path) -> Iterator[tuple[str, str, bool, str]]:
         text = (docs / name).read_text()
         if sections:
             text = "".join(f"## {title}\n{section(text, title)}" for title in sections.split(", "))
-        now = hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+        now = digest_of(text)
         yield name, text, digest == now, now
+
+
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of the words of a text."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
 def section(page: str, title: str) -> str:

@@ -167,6 +167,19 @@ def test_templates_that_are_shown_in_english_are_listed(tmp_path: Path) -> None:
     assert _listed(f"messages.untranslated(Path({str(file)!r}), {templates})") == templates[1:]
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "ja").glob("*.md")), ids=lambda page: page.stem)
+def test_each_translated_page_says_first_which_version_it_follows(page: Path) -> None:
+    found = re.match(r"<!-- follows docs/(\S+?\.md)( \([^)]+\))? sha256:[0-9a-f]{64} -->\n", page.read_text())
+    assert found and (ROOT / "docs" / found[1]).is_file()
+
+
+def test_the_page_of_findings_is_made_with_the_version_that_it_follows() -> None:
+    words = " ".join((ROOT / "docs" / "findings.md").read_text().split())
+    done = subprocess.run(["sha256sum"], input=words, capture_output=True, text=True, check=True)
+    head = f"<!-- follows docs/findings.md sha256:{done.stdout.split()[0]} -->"
+    assert _listed("messages.findings_page()")[0] == head
+
+
 def test_a_translated_page_whose_english_page_has_changed_is_listed(tmp_path: Path) -> None:
     """The digest is that of sha256sum, of the words of the section with single spaces."""
     english, own = tmp_path / "page.md", tmp_path / "own.md"
