@@ -257,8 +257,7 @@ class Kind:
     # Shrinking.
     shrinker: Shrinker | None = None
     after_shrink: str = ""  # what happens then
-    why_not_shrinkable: str = ""
-    is_never_shrunk: str = ""  # the same in some words
+    why_not_shrinkable: str = ""  # behind a semicolon: what to do instead
     least_size: int = 0  # bytes that its resizer leaves at least
     least_length: Callable[[Medium], int] | None = None  # the same, of this one; 0: not known
     is_unclean_after_shrink: bool = False

@@ -341,7 +341,6 @@ XFS = Kind(
     used_blocks=_used_blocks,
     why_not_shrinkable="XFS cannot be shrunk (xfs_growfs(8)); copy its files to another disk",
     is_mountable=True,
-    is_never_shrunk="XFS cannot be shrunk",
     works_anywhere=True,
     smallest_unit=_smallest_unit,
     is_seen_through=contains_no_device,

@@ -80,12 +80,12 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
     """Return the end of a sentence and the next command; both empty if nothing would help. A file system that
     must not be changed now, for a reason that can be settled, helps as well; the command settles that first.
     """
-    shorter = [part for part in disk.partitions if kind_of(part).shrinkable and not fills(part)]
+    shorter = shorter_contents(disk)
     if shrink and shorter:
         return f"; {overwriting_text(shorter[-1])}", by_hand(ByHand.GROWING, "its own tool")
     if shrink:
-        kinds = [kind_of(part) for part in disk.partitions if part.role is not Role.EXTENDED]
-        only = next((f" ({kind.is_never_shrunk})" for kind in kinds if kind.is_never_shrunk), "")
+        never = why_not_shrunk(disk)
+        only = f": {never}" if never else ""
         whole = (
             f"; all of partition {number} counts as used: {use.why}"
             for number, use in used.items()
@@ -111,6 +111,34 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
         first = against[number][0]
         return f"{text}, {once_resolved(first)}", first.hint
     return text, next_command(disk, "plan realign", "--shrink")
+
+
+def shorter_contents(disk: Disk) -> list[Partition]:
+    """Return the partitions that are longer than the file system that could be shrunk there."""
+    return [part for part in disk.partitions if kind_of(part).shrinkable and not fills(part)]
+
+
+def why_not_shrunk(disk: Disk) -> str:
+    """Return why partitions of the disk can never be shrunk, each reason once, or "" if all can."""
+    parts = [part for part in disk.partitions if part.role is not Role.EXTENDED]
+    against = partition_reasons(disk, parts)
+    found: dict[str, list[int]] = {}
+    for part in parts:
+        kind = kind_of(part)
+        lasting = next((reason.text for reason in against[part.number] if reason.lasting), "")
+        # what follows a semicolon is what to do instead
+        why = kind.why_not_shrinkable.partition(";")[0]
+        if not part.content:
+            why = "unknown content"
+        elif kind.shrinkable:
+            why = lasting
+        elif not why:
+            why = f"no tool here shrinks {kind.short_title(part.content[0])}"
+        if why:
+            found.setdefault(why, []).append(part.number)
+    return "; ".join(
+        f"partition{'s' * (len(numbers) > 1)} {listed(numbers)}: {why}" for why, numbers in found.items()
+    )
 
 
 def once_resolved(reason: Refusal) -> str:

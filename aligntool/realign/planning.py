@@ -741,13 +741,23 @@ def _repair(
             why = f"there is not enough room{helps}"
             command = shrink
         case _:
-            why = "there is not enough room, and no file system here can be shrunk"
-            return Repair(number, NOT, why, _copy_away(disk))
+            return _not_shrunk(disk, number)
     if reasons:
         first = partition_selection.once_resolved(reasons[0])
         why = why if first in why else f"{why}, {first}"
         command = reasons[0].hint
     return Repair(number, answer, why, command)
+
+
+def _not_shrunk(disk: Disk, number: int) -> Repair:
+    """Return why a partition without room cannot be repaired by a shrink either."""
+    shorter = partition_selection.shorter_contents(disk)
+    if shorter:
+        why = f"there is not enough room; {partition_selection.overwriting_text(shorter[-1])}"
+        return Repair(number, NOT, why, by_hand(ByHand.GROWING, "its own tool"))
+    why = partition_selection.why_not_shrunk(disk) or "no shrink makes enough"
+    text = f"there is not enough room, and nothing here can be shrunk: {why}"
+    return Repair(number, NOT, text, _copy_away(disk))
 
 
 def _options(numbers: Collection[int]) -> Iterator[str]:

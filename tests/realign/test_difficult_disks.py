@@ -202,7 +202,9 @@ def test_a_file_system_that_is_shorter_than_its_partition_is_not_shrunk() -> Non
     disk = replace(disk, partitions=(replace(part, content=(layer,)), disk.partitions[1]))
     with pytest.raises(Refused, match="is 20MiB shorter than its partition"):
         plan_for(disk, RealignGoal(shrink=True))
-    assert {mend.answer for mend in find_repairs(judged(disk))} == {"not"}
+    for repair in find_repairs(judged(disk)):
+        assert repair.answer == "not" and "is 20MiB shorter than its partition" in repair.why
+        assert "docs/by-hand.md#make-a-partition-longer" in repair.next
     filled = replace(layer, claims_size=part.extent.length - 3584)
     disk = replace(disk, partitions=(replace(part, content=(filled,)), disk.partitions[1]))
     assert plan_for(disk, RealignGoal(shrink=True)).steps
@@ -221,6 +223,23 @@ def test_where_nothing_can_be_shrunk_the_files_are_copied_away_by_hand() -> None
         with pytest.raises(Refused, match="no room to put partition 1 on a boundary") as found:
             plan_for(disk, RealignGoal(shrink=shrink))
         assert found.value.hint == "by hand, with rsync on /dev/sda: docs/by-hand.md#make-a-file-system-anew"
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ("34+102400 vfat; 102434+400000 vfat", "partitions 1, 2: no tool here shrinks a FAT"),
+        ("34+102400 xfs; 102434+400000", "partition 1: XFS cannot be shrunk (xfs_growfs(8)); partition 2: unknown"),
+        ("34+102400 crypto_LUKS; 102434+400000 swap", "partition 1: no tool here shrinks LUKS; partition 2: no tool"),
+    ],
+)  # fmt: skip
+def test_where_nothing_can_be_shrunk_each_reason_is_stated(parts: str, why: str) -> None:
+    disk = movable_disk(parts, size=(502434 + 33) * 512)
+    for repair in find_repairs(judged(disk)):
+        assert repair.answer == "not" and f"and nothing here can be shrunk: {why}" in repair.why
+    with pytest.raises(Refused, match="no room") as found:
+        plan_for(disk, RealignGoal(shrink=True))
+    assert f"no file system here can be shrunk enough: {why}" in str(found.value)
 
 
 def test_data_behind_a_file_system_are_not_taken_for_those_of_an_interrupted_shrink() -> None:
