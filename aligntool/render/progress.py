@@ -7,8 +7,8 @@ from math import exp
 from typing import TYPE_CHECKING, TextIO
 
 from aligntool.audit.layers import clusters_off
-from aligntool.audit.report import Judged
-from aligntool.audit.wording import past_words
+from aligntool.audit.report import Answer, Judged
+from aligntool.audit.wording import look_at_table, past_words
 from aligntool.change import (
     ArrayPlan,
     Event,
@@ -43,7 +43,7 @@ from aligntool.render.lines import (
 )
 from aligntool.render.plan import partition_of, place_words, sector_words, size_words, step_title, undo_title
 from aligntool.steps import CloseJournal, WriteJournal
-from aligntool.units import counted, format_about, format_size, time_words
+from aligntool.units import MIB, counted, format_about, format_size, time_words
 
 if TYPE_CHECKING:
     import rich.progress
@@ -390,6 +390,8 @@ def result_lines(plan: Plan, judged: Judged, *, back: bool, width: int) -> Itera
     if back:
         yield plain("The table and the content are where they were before.")
     yield from _place_lines(plan, judged)
+    if not back:
+        yield from _parted_lines(plan, judged, width)
     shorter = what_stays_shrunk(plan, ended=True, back=back)
     if shorter:
         yield from paragraph(shorter, width)
@@ -421,6 +423,32 @@ def _place_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
         verdict = verdict_words(verdicts.get(place.number))
         starts = ("its start is ", Style.PLAIN) if missed else ("", Style.PLAIN)
         yield ((words, Style.PLAIN), starts, *verdict, (inside, Style.DOUBT))
+
+
+def _parted_lines(plan: Plan, judged: Judged, width: int) -> Iterator[Line]:
+    """Yield which boundary was reached where a start is on no multiple of 1 MiB, which parted expects, and
+    how to check it with another tool.
+    """
+    disk = judged.disk
+    moved = {place.number: place.after.start for place in plan.places if place.before != place.after}
+    verdicts = judged.by_partition()
+    found = [number for number, start in moved.items() if start % MIB and number in verdicts]
+    checks = [verdicts[number].checks for number in found if verdicts[number].answer is Answer.ON]
+    # that of a start is the largest boundary, that of all starts the smallest
+    reached = [
+        max((check.grid.size for check in each if check.on and not check.grid.phase), default=0)
+        for each in checks
+    ]
+    if not any(reached):
+        return
+    size = min(filter(None, reached))
+    yield from paragraph(
+        f"On multiples of {format_size(size)}, not of 1MiB, which `parted align-check opt` expects by"
+        " default: it reports such a start as not aligned.",
+        width,
+    )
+    numbers = f"start × {disk.sector_size} is a multiple of {size}"
+    yield from paragraph(f"To check it: {look_at_table(disk, 'sfdisk --dump')}; {numbers}", width)
 
 
 # The state of a disk after an interruption: nothing in flight, in flight, an unfinished array.

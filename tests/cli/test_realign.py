@@ -124,6 +124,24 @@ def test_a_rate_gives_the_move_of_an_image_a_duration(disk: Path) -> None:
     assert planned.splitlines()[-1] == f"→ aligntool realign {shell_word(str(disk))} --rate 1MiB"
 
 
+@pytest.mark.needs_tools("parted")
+@pytest.mark.parametrize("grain", [4096, MIB])
+def test_a_move_to_a_finer_grain_ends_with_its_boundary_and_how_to_check_it(tmp_path: Path, grain: int) -> None:
+    image = tmp_path / "fine.img"
+    with image.open("wb") as file:
+        file.truncate(100 * MIB)
+    run("sfdisk", "-q", image, stdin="label: dos\nstart=63, size=65536, type=83\n")
+    done = run_aligntool("realign", "--yes", "--grain", str(grain), image, code=0)
+    said = " ".join(done.stdout.split())
+    parted = subprocess.run(["parted", image, "align-check", "opt", "1"], input=b"", capture_output=True, check=False)
+    assert (b"not aligned" in parted.stdout) == ("reports such a start as not aligned" in said) == (grain < MIB)
+    if grain < MIB:
+        check = re.search(r"To check it: (sfdisk --dump .*); start × (\d+) is a multiple of (\d+)$", said)
+        start = re.search(r"start= *(\d+)", run("sfdisk", "--dump", image))
+        assert check and start and check[1].endswith(shell_word(str(image)))
+        assert int(start[1]) * int(check[2]) % int(check[3]) == 0 and int(check[3]) == grain
+
+
 def test_a_plan_for_an_image_has_the_time_on_a_hard_disk_and_on_an_ssd(tmp_path: Path) -> None:
     image = tmp_path / "large.img"
     with image.open("wb") as file:
