@@ -62,6 +62,11 @@ class Member:
         """Return the grids that decide whether a start is aligned: all but the informational ones."""
         return tuple(grid for grid in self.judged.grids if grid.severity is not Severity.INFO)
 
+    @property
+    def start(self) -> int:
+        """Return the first byte of the member on its drive."""
+        return self.partition.extent.start if self.partition else 0
+
 
 Members = Mapping[str, Member]
 """Every drive and partition that could be a member, by kernel name."""
@@ -72,6 +77,15 @@ def members_of(judged: Sequence[Judged]) -> Members:
     for drive in judged:
         members.update((part.node, Member(drive, part)) for part in drive.disk.partitions if part.node)
     return members
+
+
+def has_data_on_grids(member: Member, offset: int | None) -> bool:
+    """Return whether the data of a member begin on all its grids; False if either is unknown. `offset`:
+    of the data, in bytes from the start of the member.
+    """
+    if offset is None or not member.grids:
+        return False
+    return not any(grid.off_by(member.start + offset) for grid in member.grids)
 
 
 def partition_node(disk: str, number: int) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from aligntool.audit.arrays import is_rebuilt
+from aligntool.audit.arrays import has_data_on_grids, is_rebuilt, members_of
 from aligntool.audit.drives import is_nothing_judged, targets_not_judged
 from aligntool.audit.grids import FLOPPY_SIZES, STACKED
 from aligntool.audit.report import (
@@ -22,6 +22,7 @@ from aligntool.audit.tables import hiding_codes, is_in_kernel
 from aligntool.audit.wording import label_words, past_words, type_words
 from aligntool.commands import Hint, is_by_hand, shell_word, split_step
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.md import MD
 from aligntool.inventory import Disk, DiskKind, Layer, LinkHop, NvmeFacts, Partition, Role, Source, TableLabel
 from aligntool.render.lines import (
     EMPTY,
@@ -412,8 +413,44 @@ def audit_lines(
         yield EMPTY
     if not report.judged:
         yield plain("No disks found.")
+    yield from _array_lines(report, width)
     yield from finding_lines(report, width=width, verbose=verbose, quiet=False)
     yield from summary_lines(report, width)
+
+
+def _array_lines(report: Report, width: int) -> Iterator[Line]:
+    fine = list(fine_arrays(report))
+    for words in fine:
+        yield from paragraph(words, width, style=Style.GOOD)
+    if fine:
+        yield EMPTY
+
+
+def fine_arrays(report: Report) -> Iterator[str]:
+    """Yield a sentence on each md array without an error or a warning, if the data of every member were
+    judged.
+    """
+    members = members_of(report.judged)
+    problems = [finding for finding in report.findings if finding.severity is not Severity.INFO]
+    for disk in (judged.disk for judged in report.judged if judged.disk.array):
+        facts = disk.array
+        if facts is None or set(facts.members) - members.keys():
+            continue
+        found = [members[name] for name in facts.members if name not in facts.spares]
+        drives = [member.disk.name for member in found]
+        offsets = dict(facts.member_data_offsets)
+        is_wrong = any(
+            problem.disk == disk.name or (problem.disk in drives and problem.layer == MD.name)
+            for problem in problems
+        )
+        is_on = found and all(has_data_on_grids(member, offsets.get(member.name)) for member in found)
+        if is_wrong or not is_on:
+            continue
+        name = ", ".join(word for word in (facts.name, facts.level) if word)
+        chunk = f", chunk of {format_size(facts.chunk)} as wanted" if facts.chunk else ""
+        busy = "" if facts.sync_action in (None, "idle", "frozen") else f"; {facts.sync_action} runs"
+        count = f"{counted(len(found), 'member')}, the data of each on its boundaries"
+        yield f"Array {disk.name} ({name}): {count}{chunk}; nothing to repair{busy}"
 
 
 def _squashfs_images(report: Report) -> Sequence[Judged]:

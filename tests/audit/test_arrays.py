@@ -7,6 +7,8 @@ import pytest
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Finding, Report, explanations
 from aligntool.inventory import Disk, DiskKind, Inventory, KnownGeometry, Layer, Source, TableCopy, TableCopyState
+from aligntool.render.audit import audit_lines, fine_arrays
+from aligntool.render.lines import text_of
 from aligntool.units import GIB, KIB, MIB, Extent
 from tests.audit.array_builders import LEVELS, array, drive, finding_codes, machine, system
 from tests.audit.builders import made_disk
@@ -24,6 +26,31 @@ def test_a_healthy_array_has_only_the_note_that_parity_passes_no_discards(level:
     found = report(machine(level, system()))
     assert finding_codes(found) == ([("AT607", "info")] if level in ("raid5", "raid6") else [])
     assert not [one for one in found.findings if one.severity.value != "info"], found.findings
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_healthy_array_has_a_line_of_its_own(level: str) -> None:
+    chunk = ", chunk of 64KiB as wanted" if level != "raid1" else ""
+    members = f"{LEVELS[level]} members, the data of each on its boundaries"
+    said = [f"Array md127 (any:data, {level}): {members}{chunk}; nothing to repair"]
+    assert [*fine_arrays(report(machine(level, system())))] == said
+    lines = audit_lines(report(machine(level, system())), width=60, verbose=False, quiet=False)
+    text = " ".join("".join(text_of(lines)).split())
+    assert said[0] in text
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"degraded": 1}, {"member_data_offsets": ()}, {"member_data_offsets": (("nvme0n1p1", 512), ("nvme1n1p1", MIB))},
+     {"bitmap": "none", "policy": "resync"}, {"members": ("nvme0n1p1", "gone")}],
+)  # fmt: skip
+def test_an_array_with_a_problem_or_that_was_not_judged_has_no_such_line(facts: dict[str, object]) -> None:
+    assert not [*fine_arrays(report(machine("raid1", system(), **facts)))]
+
+
+def test_a_healthy_array_that_is_checked_says_so() -> None:
+    (said,) = fine_arrays(report(machine("raid1", system(), sync_action="check")))
+    assert said.endswith("; nothing to repair; check runs")
 
 
 # facts of the array -> code and severity; each row next to one on the other side of the limit
