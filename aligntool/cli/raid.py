@@ -455,7 +455,8 @@ def plan_command(
         with open_sysroot(root) as tree:
             captured = array_of_capture(drives, chosen, root, tree)
             applicable = captured.has_serials or kept.file is None  # by `apply`, or by `raid create`
-            return plan(captured, applicable=applicable, where=ON_CAPTURED)
+            where = f"on the captured machine, with a copy of {kept.file}: " if kept.file else ON_CAPTURED
+            return plan(captured, applicable=applicable, where=where)
     named = tuple(options.distinct_devices(drives))
     _say_unused(chosen, named)
     if of_images:

@@ -182,7 +182,7 @@ def show_only(
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
         if kept.file and applicable:
-            suggest(str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path))))
+            suggest(where + str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path))))
         return
     # Root may be needed for the disk, not for the file.
     type_next = writable_copy(plan.disk.path) or (

@@ -256,6 +256,16 @@ def test_a_saved_plan_for_image_files_ends_with_its_file_which_apply_refuses(
     assert "is written" not in run_aligntool(*plan, "--json", "-o", kept, "--overwrite", code=0).stdout
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_saved_plan_of_a_capture_with_serials_ends_with_where_it_is_applied(tmp_path: Path, form: tuple[str]) -> None:
+    root = unpacked(SWITCH, tmp_path / "machine")
+    (root / "aligntool" / "manifest.json").write_text('{"version": 1, "serials": true}')
+    kept = tmp_path / "plan.json"
+    done = run_aligntool(*RAID1, "--system", "debian", *form, "--sysroot", root, *WIPED, "-o", kept, code=0)
+    last = (done.stderr if form else done.stdout).rstrip().split("\n")[-1]
+    assert last.strip() == f"→ on the captured machine, with a copy of {kept}: sudo aligntool apply {kept}"
+
+
 def test_sector_sizes_are_only_given_for_image_files() -> None:
     done = run_aligntool(*RAID1, "--sector-size", "4096", "--sysroot", SWITCH, *WIPED)
     assert done.returncode == 2 and "for image files" in done.stderr
@@ -281,7 +291,7 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
     assert "Not checked here" in run_aligntool(*RAID1, "--sysroot", capture, *drives, code=0).stdout
     other = "fedora" if find_distribution() != "fedora" else "arch"
     shown = run_aligntool(*RAID1, "--sysroot", capture, "--system", other, *drives, "-o", tmp_path / "b.json", code=0)
-    assert "on the captured machine: sudo aligntool apply" in shown.stdout
+    assert f"on the captured machine, with a copy of {tmp_path / 'b.json'}: sudo aligntool apply" in shown.stdout
     assert "of the same size, so `aligntool apply` refuses the saved plan" in words(shown.stdout)
     refused = run_aligntool("apply", "--yes", tmp_path / "b.json", code=3)
     assert f"make a new plan: --system {find_distribution()}" in refused.stderr and refused.stdout == ""
