@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from itertools import zip_longest
@@ -16,8 +16,8 @@ from aligntool.audit.report import Judged, Report
 from aligntool.audit.wording import holders_of, shell_word
 from aligntool.change import ArrayPlan, ChangeState, Plan, RaidGoal, array_plan
 from aligntool.cli import run_change
-from aligntool.cli.options import command, remark, say, terminal_width
-from aligntool.commands import ByHand, by_hand, commands_in, is_by_hand
+from aligntool.cli.options import command, remark, say, suggest, terminal_width
+from aligntool.commands import ByHand, by_hand, commands_in, is_by_hand, typed
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, of_system
 from aligntool.linux.block import open_read_only
@@ -43,7 +43,7 @@ from aligntool.raid.planning import Needs, data_begins
 from aligntool.raid.preflight import preflight, refuse_impossible
 from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record
 from aligntool.raid.running import ArrayView, arrays_of, find_array
-from aligntool.raid.steps_drives import lock_members, read_all_disks
+from aligntool.raid.steps_drives import lock_members, read_all_disks, read_disk
 from aligntool.raid.steps_format import read_namespace
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.raid.steps_system import HERE, Paths, paths_of
@@ -52,18 +52,21 @@ from aligntool.realign.preconditions import find_holders
 from aligntool.realign.repairs import with_repairs
 from aligntool.realign.suspended import names_suspensions
 from aligntool.recipes.drives import known_geometries
-from aligntool.render.lines import Line, can_redraw, plain
+from aligntool.render.lines import Line, can_redraw, paragraph, plain
 from aligntool.render.plan import array_lines, raid_plan_lines
 from aligntool.render.progress import Pace, bench_progress_bar, bench_progress_lines, resync_progress
 from aligntool.steps import (
     DriveStep,
     FileStep,
+    FormatDrive,
     FormatMember,
     MakeArray,
+    MakeFileSystem,
     MakeMember,
     ReencryptSectors,
     Step,
     is_same_disk,
+    recognised_content,
 )
 from aligntool.system import System
 
@@ -579,13 +582,56 @@ def require_unfinished(record: Record | None) -> Record:
 
 def recover_array(record: Record, *, json_: bool, back: bool) -> None:
     """Finish or roll back an unfinished array, and report it. Raises Stopped if it stops again."""
-    continue_array(record, back=back, json_=json_)
+    plan = continue_array(record, back=back, json_=json_)
     if not back:
         report_array(record.plan, json_=json_, repeats=True)
-    elif json_:
-        run_change.write_end("old", changed=True)
-    else:
-        remark(f"{record.plan.disk.path} was rolled back")
+        return
+    drives = dict.fromkeys(step.disk.path for step in plan.drives)
+    again = typed("aligntool audit", *drives) if drives else ""
+
+    def look_again() -> Iterable[Line]:
+        for text in _rolled_back(plan, record.traces):
+            yield from [plain(text)] if json_ else paragraph(text, terminal_width())
+
+    run_change.end_change(plan, look_again, again=again, json_=json_, back=True, hint=again)
+    if again and not json_:
+        suggest(again)
+
+
+def _rolled_back(plan: ArrayPlan, begun: Container[int]) -> Iterator[str]:
+    """Yield what is left after a rollback. `begun`: the steps that were begun, by their index in the plan."""
+    undone = [step for index, step in enumerate(plan.steps) if index in begun]
+    yield f"{plan.disk.path} was rolled back"
+    made = [step.device for step in undone if isinstance(step, MakeArray | MakeFileSystem)]
+    if made:
+        yield f"removed: the {'array' if plan.array else 'file system'} {', '.join(dict.fromkeys(made))}"
+    files = dict.fromkeys(step.path for step in undone if isinstance(step, FileStep))
+    if files:
+        yield f"its changes are undone in {', '.join(files)}"
+    for step in undone:
+        if isinstance(step, FormatDrive):
+            yield f"{step.disk.path}: it keeps the format that it has by now"
+        if isinstance(step, MakeMember):
+            yield f"{step.device if not step.entries else step.disk.path}: {_left_on(step)}"
+
+
+def _left_on(step: MakeMember) -> str:
+    """Return whether a drive is as it was before it became a member."""
+    if step.wipe:
+        lost = f" ({_content_words(step.holds)})" if step.holds else ""
+        return f"its former content{lost} was overwritten, and cannot be restored"
+    if not step.entries:
+        return "its partition table was not changed"
+    try:
+        disk = read_disk(step.disk.path)
+    except Refused as refused:
+        return f"it could not be read: {refused}"
+    if not disk.table_read or not disk.content_read:
+        return "it could not be read again"
+    found = recognised_content(disk) or [f"partition {part.number}" for part in disk.partitions]
+    if found:
+        return f"it holds {', '.join(found)}"
+    return "as before, without a partition table or recognised content"
 
 
 # The first resynchronisation of a new array: report it, or wait for it.

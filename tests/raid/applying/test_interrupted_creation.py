@@ -4,6 +4,7 @@ Not every machine has md, so there is no array here: a drive gets its table, a p
 line. tests/lab does the same with arrays and with real power cuts.
 """
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from aligntool.change import ArrayPlan, StepDone
+from aligntool.cli.arrays import recover_array
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.programs import find_program
 from aligntool.raid.apply import apply_record, begin, undo_record
@@ -22,7 +24,7 @@ from aligntool.raid.current_names import with_current_names
 from aligntool.raid.record import Record, find_records, lock_state, save
 from aligntool.raid.steps_drives import read_disk
 from aligntool.raid.steps_system import Paths
-from aligntool.steps import CheckInitramfs, MakeDirectory, Mount, RebuildInitramfs, ReloadUnits
+from aligntool.steps import CheckInitramfs, MakeDirectory, MakeMember, Mount, RebuildInitramfs, ReloadUnits
 from aligntool.units import MIB
 from tests.conftest import is_blank, remove_partitions, run
 from tests.raid.applying.builders import (
@@ -105,6 +107,38 @@ def empty_again(plan: ArrayPlan, paths: Paths, drive: Path) -> None:
     save(replace(done, traces=traces))
     list(undo_record(unfinished_record(paths), plan, paths))
     run("blkdiscard", "--zeroout", drive)
+
+
+@pytest.mark.needs_root
+@pytest.mark.needs_tools("losetup", "sfdisk", "blkid", "wipefs", "mkfs.ext4")
+def test_a_rollback_ends_with_what_was_undone_and_how_each_drive_is(
+    paths: Paths, drive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = whole_plan(paths, drive, tmp_path)
+    list(apply_record(begin(plan, paths), plan, paths))
+    done = Record(paths.state / "arrays/x.json", plan, 3, traces={index: {} for index in range(3)})
+    save(done)
+
+    def undo(record: Record, **_: object) -> ArrayPlan:
+        list(undo_record(record, plan, paths))
+        return plan
+
+    monkeypatch.setattr("aligntool.cli.arrays.continue_array", undo)
+    recover_array(done, json_=False, back=True)
+    said, hint = (" ".join(text.split()) for text in capsys.readouterr())
+    assert said.startswith(f"{plan.disk.path} was rolled back removed: the file system {drive}p1")
+    assert "its changes are undone in /etc/fstab" in said
+    assert f"{drive}: as before, without a partition table or recognised content" in said
+    assert not run("wipefs", "--no-act", drive)
+    assert hint.endswith(f"→ sudo aligntool audit {drive}")
+
+    (member,) = plan.of(MakeMember)
+    wiped = replace(plan, steps=(replace(member, wipe=True, holds=("ext4 - - at 0",)),))
+    monkeypatch.setattr("aligntool.cli.arrays.continue_array", lambda *_, **__: wiped)
+    recover_array(replace(done, traces={0: {}}), json_=True, back=True)
+    (end,) = map(json.loads, capsys.readouterr().out.splitlines())
+    overwritten = f"{drive}: its former content (ext4 - - at 0) was overwritten, and cannot be restored"
+    assert end["sentences"] == [f"{plan.disk.path} was rolled back", overwritten]
 
 
 @pytest.mark.needs_root
