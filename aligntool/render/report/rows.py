@@ -266,8 +266,12 @@ class Row:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether the opened row has only facts: no finding, table or stack."""
-        return not (self.problems or self.notes or self.commands or self.parts or self.stacks)
+        """Return whether the opened row has no finding, and only facts, or a table without any misaligned
+        start.
+        """
+        if self.problems or self.notes or self.commands:
+            return False
+        return self.is_fine or not (self.parts or self.stacks)
 
     @property
     def is_short(self) -> bool:

@@ -11,7 +11,7 @@ from aligntool.render.report.page import page_html
 from aligntool.units import Extent
 from tests.render.report.browser import asked, browse, on_phone
 from tests.render.report.pages import HOSTILE, array_machine, array_page, captured_page, content_of, named_page
-from tests.render.report.test_page import MACHINES
+from tests.render.report.test_page import MACHINES, one_disk
 from tests.thorough import when_thorough
 
 pytestmark = pytest.mark.needs_tools("chromium")
@@ -232,6 +232,18 @@ def test_what_is_folded_in_print_has_no_finding() -> None:
     page = captured_page("md-on-misaligned-partitions")
     found = "document.querySelectorAll(':is(.quiet, .general, .aside) .finding').length"
     assert asked(page, f"say({found})") == 0
+
+
+def test_a_disk_without_a_finding_is_printed_as_one_line() -> None:
+    (fine,), (off,) = one_disk(1 << 20).disks, one_disk(32256).disks
+    disks = replace(fine, name="sda", path="/dev/sda"), replace(off, name="sdb", path="/dev/sdb")
+    page = page_html(content_of(Inventory(disks))).replace("@media print", "@media all")
+    script = """
+    say([...document.querySelectorAll('article.disk')].map(row => [
+      row.querySelector('h3').textContent, row.querySelector('table').checkVisibility(),
+    ]));
+    """
+    assert asked(page, script) == [["sdb", True], ["sda", False]]
 
 
 def test_what_the_reader_opened_is_printed() -> None:
