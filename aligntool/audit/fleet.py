@@ -5,11 +5,13 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf
 from typing import TypeVar
 
 from aligntool.audit.report import Answer, Code, Judged, Report, Severity
-from aligntool.documents import OPTIONAL
+from aligntool.documents import OMITTED, OPTIONAL
+from aligntool.inventory import Disk
 from aligntool.system import SNAPSHOT_SUFFIXES
 
 # Everything that is kept is bounded, so a report on a hundred thousand machines takes as much memory as one
@@ -50,6 +52,7 @@ class Drive:
     extra_a_day: int | None = None  # predicted extra work of the drive, as bytes written
     failing: str | None = None
     defect: str | None = None  # known defect of its firmware
+    array: str = field(default="", metadata={OMITTED: True})  # of an md array: its name, or else its level
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class ErrorCount:
 
     code: str
     count: int
+    # the md arrays concerned, "md0 (host:data)"; at most MOST_PLACES
+    arrays: tuple[str, ...] = field(default=(), metadata={OMITTED: True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +128,26 @@ def machine_of(snapshot: str, report: Report, written: Mapping[str, float]) -> M
         off_grid=report.count_answers(Answer.OFF),
         unknown=report.count_answers(Answer.UNKNOWN),
         drives=tuple(drives[:MOST_DRIVES]),
-        error_codes=tuple(ErrorCount(code, count) for code, count in sorted(errors.items())),
+        error_codes=tuple(
+            ErrorCount(code, count, _arrays_of(report, code)) for code, count in sorted(errors.items())
+        ),
     )
+
+
+def _arrays_of(report: Report, code: str) -> tuple[str, ...]:
+    """Return the arrays that have errors of this code."""
+    wrong = {
+        finding.disk
+        for finding in report.findings
+        if finding.code == code and finding.severity is Severity.ERROR
+    }
+    disks = (judged.disk for judged in report.judged)
+    names = (f"{disk.name} ({_array_name(disk)})" for disk in disks if disk.array and disk.name in wrong)
+    return tuple(name[:LONGEST] for name in islice(names, MOST_PLACES))
+
+
+def _array_name(disk: Disk) -> str:
+    return (disk.array.name or disk.array.level)[:LONGEST] if disk.array else ""
 
 
 def _cut(text: str | None) -> str | None:
@@ -155,6 +178,7 @@ def _drive(judged: Judged, costs: _Costs, written: Mapping[str, float], defect: 
         round(sum(load * more for load, more in loads)) if loads else None,
         _cut(disk.failing),
         defect,
+        _array_name(disk),
     )
 
 

@@ -87,14 +87,17 @@ def _misaligned_machines(fleet: Fleet, audited: int) -> str:
     return misaligned_words((fleet.misaligned, counted(audited, "machine")))
 
 
-def damage_words(code: str, count: int = 1) -> str:
-    """Return "AT601 ×2: An array runs with members missing", without the number if there is one."""
+def damage_words(code: str, count: int = 1, arrays: Sequence[str] = ()) -> str:
+    """Return "AT601 ×2 md0 (data): An array runs with members missing", without the number if it is 1. The
+    arrays come first, because the end may be cut off.
+    """
     times = f" ×{count}" if count > 1 else ""
-    return f"{code}{times}: {explanations()[Code(code)].title}"
+    names = f" {', '.join(arrays)}" if arrays else ""
+    return f"{code}{times}{names}: {explanations()[Code(code)].title}"
 
 
 def damages_words(machine: Machine) -> list[str]:
-    return [damage_words(each.code, each.count) for each in machine.damages]
+    return [damage_words(each.code, each.count, each.arrays) for each in machine.damages]
 
 
 def facts_of(fleet: Fleet, *, unknown: bool = True) -> Iterator[str]:
@@ -131,7 +134,7 @@ def _is_extra_known(fleet: Fleet) -> bool:
 def machine_cells(row: MachineRow) -> tuple[str, ...]:
     machine = row.machine
     disks = ", ".join(
-        [*damages_words(machine), *(f"{drive.name} {drive.model}".rstrip() for drive in row.disks)]
+        [*damages_words(machine), *(f"{_name_of(drive)} {drive.model}".rstrip() for drive in row.disks)]
     )
     counts = map(str, (machine.off_grid, machine.unknown, machine.errors, machine.warnings))
     return machine.name, *counts, _about(row.extra_a_day) if row.disks else "", disks
@@ -141,10 +144,15 @@ def _about(size: int | None) -> str:
     return "–" if size is None else format_about(size)
 
 
+def _name_of(drive: Drive) -> str:
+    """Return the name of a disk, of an md array with its own: "md0 (host:data)"."""
+    return f"{drive.name} ({drive.array})" if drive.array else drive.name
+
+
 def disk_cells(drive: Drive) -> tuple[str, ...]:
     cost = "–" if drive.cost is None else f"{drive.cost:.2f}×"
     return (
-        drive.name,
+        _name_of(drive),
         str(drive.misaligned),
         cost,
         _about(drive.written_a_day),

@@ -20,11 +20,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, ErrorCount, Fleet, Machine
+from aligntool.audit.fleet import MOST_ROWS, MOST_SQUARES, Drive, ErrorCount, Fleet, Machine, machine_of
 from aligntool.audit.fleet_changes import Change, State, compare_fleets, new_errors, states_of
-from aligntool.render.fleet import MOST_OPEN, change_words, changes_json, fleet_lines, page_html, verdict_of
+from aligntool.audit.judge import audit
+from aligntool.render.fleet import (
+    MOST_OPEN,
+    change_words,
+    changes_json,
+    fleet_lines,
+    machine_json,
+    page_html,
+    verdict_of,
+)
 from aligntool.render.lines import text_of
 from aligntool.units import GIB, MIB
+from tests.audit import array_builders as arrays
 from tests.audit.fleet.sample_snapshots import MACHINES, members_of, multiplied, pack, pc
 from tests.fuzz import bombs
 from tests.render.report.browser import asked, on_phone
@@ -791,6 +801,17 @@ def test_a_machine_with_a_degraded_array_is_before_slow_ones_and_its_row_says_so
     assert [row[0] for row in rows if row[0] in ("slow", "db1")] == ["db1", "slow"]
     assert any(line.startswith("  db1") and "AT601: An array" in line for line in lines)
     assert lines[-1] == "→ aligntool audit --sysroot db1"
+
+
+def test_an_error_of_an_array_names_it_in_text_page_and_json() -> None:
+    found = machine_of("db1.tar.xz", audit(arrays.machine("raid1", degraded=1), {}), {})
+    words = "AT601 md127 (any:data): An array runs with members missing"
+    assert words[:20] in "\n".join(text_lines(found))
+    fleet = Fleet()
+    fleet.add(0, found)
+    assert words in page_html(fleet, "2026-11-29T00:00:00Z")
+    (error,) = json.loads(machine_json(found))["error_codes"]
+    assert error == {"code": "AT601", "count": 1, "arrays": ["md127 (any:data)"]}
 
 
 def test_the_page_says_what_the_error_of_a_machine_is() -> None:
