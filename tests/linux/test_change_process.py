@@ -61,7 +61,7 @@ def test_an_unresponsive_disk_is_named_and_ctrl_c_ends_the_wait_before_a_write(t
     with pytest.raises(KeyboardInterrupt), apply_in_child(locked, PLAN, str(fifo), tell, stall_s=0.3):
         raise AssertionError
     assert (
-        notes[0].startswith(f"{fifo} has not answered for 0 s. aligntool is waiting") and time.monotonic() - began < 10
+        notes[0].startswith(f"{fifo} has not answered for 0 s. aligntool is waiting") and time.monotonic() - began < 60
     )
 
 
@@ -84,7 +84,7 @@ def test_ctrl_c_before_a_disk_is_reported_unresponsive_is_sufficient(tmp_path: P
             run_in_child(job, str(fifo), lambda _: signal.setitimer(signal.ITIMER_REAL, 0.1), notes.append, stall_s=0.5)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - began < 10 and ["waits for it" in note for note in notes] == [True]
+    assert time.monotonic() - began < 60 and ["waits for it" in note for note in notes] == [True]
 
 
 def test_the_results_until_ctrl_c_are_returned() -> None:
@@ -213,7 +213,7 @@ def test_a_stalled_program_is_reported_and_killed_with_the_process_waiting_for_i
     assert (first.disk, first.request) == ("disk", "any")
     program = int(number.read_text())
     assert [f"process {program} waits" in note for note in notes] == [True]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{program}/cmdline").exists() and Path(f"/proc/{program}/cmdline").read_bytes():
         assert time.monotonic() < deadline, "it was to be killed"
         time.sleep(0.05)

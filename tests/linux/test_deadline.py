@@ -126,7 +126,7 @@ def test_a_job_that_waits_too_long_for_a_disk_is_abandoned_and_the_disk_is_named
         began = time.monotonic()
         with pytest.raises(Refused, match=f"^{named} did not answer within 0.4 s$") as refusal:
             run_while_progressing(job, "-", 0.4)
-        assert time.monotonic() - began < 5 and refusal.value.refusals[0].code == "no-answer"
+        assert time.monotonic() - began < 30 and refusal.value.refusals[0].code == "no-answer"
 
 
 def test_jobs_and_programs_that_make_progress_are_waited_for(tmp_path: Path) -> None:

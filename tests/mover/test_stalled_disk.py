@@ -92,12 +92,12 @@ def interrupted(where: str, trip: Journey, disk: Medium, path: Path) -> str:
                 break
         assert event["event"] == "waiting", process.communicate()[1]
         assert (event["disk"], event["request"]) == (str(path), "write" if where == "record" else where)
-        assert 5 <= event["seconds"] < 15 and f"for {event['seconds']} s. The move is waiting" in event["text"]
+        assert 5 <= event["seconds"] < 60 and f"for {event['seconds']} s. The move is waiting" in event["text"]
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1]
         alarm.cancel()
-        assert time.monotonic() - began < 10, "it was to end although the disk does not answer"
+        assert time.monotonic() - began < 30, "it was to end although the disk does not answer"
     assert process.returncode == STOPPED, said
     left = re.search(rf"{path} has not answered a read or write: process (\d+) waits .* keeps the disk open", said)
     assert left, said
