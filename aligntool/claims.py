@@ -98,8 +98,9 @@ class Claims:
         end = gap.end  # of the free run whose start is not known yet
         for count, at in enumerate(reversed(_pieces_of(gap))):
             piece = Extent(at, _PIECE).clipped(gap)
+            inside = tuple(extent for extent in own if extent.overlaps(piece))
             kept = self.kept_in(piece)
-            if inside := tuple(extent for extent in own if extent.overlaps(piece)):
+            if inside:
                 kept = tuple(outside(kept, inside))
             self._remember(kept)
             for run in reversed(kept):

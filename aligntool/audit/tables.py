@@ -42,7 +42,7 @@ _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 def array_above(disk: Disk, by_name: Mapping[str, Disk]) -> str:
     """Return why a table on this disk belongs to a device above it, or "" if it is the disk's own."""
     kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
-    member = next((title for kind in kinds if (title := kind_named(kind).array_title)), "")
+    member = next(filter(None, (kind_named(kind).array_title for kind in kinds)), "")
     if member:
         return f"the whole disk is a member of a {member} array; a table seen on it belongs to the array"
     for holder in disk.holders:

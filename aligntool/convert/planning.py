@@ -250,11 +250,8 @@ def _end_refusals(disk: Disk, part: Partition, units: Units, cut: Collection[int
     """Yield the reason why a partition that does not end on a block cannot lose the bytes after its last
     block.
     """
-    if (
-        len(part.content) != 1
-        or part.role is Role.EXTENDED
-        or not (rest := part.extent.end - new_extent(part).end)
-    ):
+    rest = part.extent.end - new_extent(part).end
+    if len(part.content) != 1 or part.role is Role.EXTENDED or not rest:
         return
     layer = part.content[0]
     unit = units[part.number]

@@ -403,7 +403,8 @@ def _has_only_our_bytes(device: Device, journal: Journal) -> bool:
         for at in range(0, len(sectors.data), size):
             known.setdefault(sectors.at + at, [view.sign]).append(sectors.data[at : at + size])
     for at, states in known.items():
-        states += [found] if (found := view.read(at, size)) else []
+        content = view.read(at, size)
+        states += [content] if content else []
         sector = bytes(device.read(at, size))
         if not hidden_signatures.is_mix(sector, states):
             return False
