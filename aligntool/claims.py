@@ -5,7 +5,7 @@ other bytes does not matter: what no table lists and nothing recognises may stil
 docs/crash-safety.md, "What a change may overwrite".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from aligntool.units import KIB, MIB, Extent, align_down, merged, parse_size
@@ -13,6 +13,7 @@ from aligntool.units import KIB, MIB, Extent, align_down, merged, parse_size
 _SECTOR = 512  # bytes; data is found by the smallest sector of any disk
 _BLOCK = 4 * KIB  # the smallest that a drive discards
 _PIECE = MIB
+_COPY = 64 * KIB  # bytes in which the table of a disk lies, and more
 _NEAR = 64 * KIB  # two runs of data that are closer count as one: no journal begins between them
 _MOST_SEARCHED = 4096  # pieces that a search for free space reads in one gap
 _MOST_REMEMBERED = 200_000  # runs of data; a made-up disk can have a thousand in each piece
@@ -27,17 +28,24 @@ class Readable(Protocol):
     def read(self, offset: int, length: int) -> bytes | memoryview: ...
 
 
+Copies = Callable[[bytes, int], Iterable[Extent]]
+
+
 class Claims:
     """The bytes of a disk that a change may overwrite. They are read when a planner asks, and once. What
     cannot be read is kept like data.
 
     `disk` None: nothing is read, and everything counts as free; only for an estimate, after which nothing is
-    written. `named`: ranges that the user allows to be overwritten.
+    written. `named`: ranges that the user allows to be overwritten. `copies`: returns the copies of the
+    disk's own table, with nothing that the table in use has not, in the bytes that begin at an offset.
     """
 
-    def __init__(self, disk: Readable | None, named: Iterable[Extent] = ()) -> None:
+    def __init__(
+        self, disk: Readable | None, named: Iterable[Extent] = (), copies: Copies | None = None
+    ) -> None:
         self._disk = disk
         self._named = tuple(named)
+        self._copies = copies
         self._pieces: dict[int, tuple[Extent, ...]] = {}
         self._remembered = 0
         self._met: set[Extent] = set()
@@ -120,16 +128,24 @@ class Claims:
 
     def _data_in_piece(self, disk: Readable, at: int) -> tuple[Extent, ...]:
         if at not in self._pieces:
-            length = min(_PIECE, disk.size - at)
+            whole = Extent(at, min(_PIECE, disk.size - at))
             if self._remembered > _MOST_REMEMBERED:
                 self._pieces.clear()
                 self._remembered = 0
             try:
-                self._pieces[at] = tuple(_data_runs(bytes(disk.read(at, length)), at))
+                runs = tuple(_data_runs(bytes(disk.read(at, whole.length)), at))
+                self._pieces[at] = self._without_copies(disk, runs, whole)
             except OSError:
-                self._pieces[at] = (Extent(at, length),)
+                self._pieces[at] = (whole,)
             self._remembered += len(self._pieces[at])
         return self._pieces[at]
+
+    def _without_copies(self, disk: Readable, runs: tuple[Extent, ...], piece: Extent) -> tuple[Extent, ...]:
+        """Return the runs of data of a piece without copies of the table, which may end in the next piece."""
+        if not runs or self._copies is None:
+            return runs
+        content = bytes(disk.read(piece.start, min(piece.length + _COPY, disk.size - piece.start)))
+        return tuple(outside(runs, tuple(self._copies(content, piece.start))))
 
 
 ALL_FREE = Claims(None)

@@ -328,6 +328,25 @@ def check_copy(reader: Reader, name: str, lba: int, sector_size: int) -> Checked
     return CheckedCopy(name, lba, sector_size, state, why, header, crc_good, entries)
 
 
+def former_backups(reader: Reader, content: bytes, at: int, used: CheckedCopy) -> Iterator[Extent]:
+    """Yield the extents of valid backups of a GPT that are in `content`, which begins at byte `at`, and to
+    which its primary copy does not lead: `sgdisk -e` leaves one where the disk ended before it was copied to
+    a larger one. Only those with the entries of the primary copy, byte for byte: nothing is lost with them.
+    """
+    size = used.sector_size
+    for place in range(-at % size, len(content), size):
+        if used.header is None or not used.is_good or not content.startswith(SIGNATURE, place):
+            continue
+        copy = check_copy(reader, "former backup", (at + place) // size, size)
+        header = copy.header
+        if header is None or not copy.is_good or header.disk_guid != used.header.disk_guid:
+            continue
+        entries = Extent(header.entries_lba * size, align_up(header.entry_bytes, size))
+        is_backup = entries.end == copy.at and header.own_lba != used.header.other_lba
+        if is_backup and copy.entries == used.entries:
+            yield Extent(entries.start, entries.length + size)
+
+
 def _check_entries(found: bytes | None, header: Header) -> tuple[TableCopyState, str]:
     place = f"has entries at sector {header.entries_lba}"
     if found is None:

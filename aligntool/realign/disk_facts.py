@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from itertools import islice
 
 from aligntool.change import RealignGoal, Used
-from aligntool.claims import Claims
+from aligntool.claims import Claims, Copies
 from aligntool.contents.catalogue import kind_named
 from aligntool.contents.windows_names import StartNames, read_names
 from aligntool.errors import Refused, refuse
+from aligntool.formats.gpt import check_copy, former_backups
 from aligntool.formats.reader import open_area
 from aligntool.inventory import Disk, Partition, TableLabel
 from aligntool.linux.content import UsedMap, is_free_behind, open_medium
@@ -28,7 +29,18 @@ def open_claims(disk: Disk, goal: RealignGoal) -> Iterator[tuple[Claims, tuple[s
     with fresh_reader(disk.path) as reader:
         refuse_named(disk, reader, goal.overwrite)
         named = (*goal.overwrite, *_freed_by_shrink(disk, reader))
-        yield Claims(reader, named), tuple(described(reader, goal.overwrite, goal.save_to))
+        yield (
+            Claims(reader, named, _copies_on(disk, reader)),
+            tuple(described(reader, goal.overwrite, goal.save_to)),
+        )
+
+
+def _copies_on(disk: Disk, reader: FileReader) -> Copies | None:
+    """Return what finds copies of the disk's own table that are not in use."""
+    if disk.table is None or disk.table.label is not TableLabel.GPT:
+        return None
+    primary = check_copy(reader, "primary", 1, disk.sector_size)
+    return lambda content, at: former_backups(reader, content, at, primary)
 
 
 _LONGEST_BLOCK = 64 * KIB  # of an ext4 or NTFS

@@ -43,7 +43,14 @@ from aligntool.realign.placing import (
     row_of,
 )
 from aligntool.realign.preconditions import use_through_loops
-from aligntool.realign.refusals import disk_reasons, partition_reasons, unlisted_data, without_consequences
+from aligntool.realign.refusals import (
+    disk_reasons,
+    ends_early,
+    partition_reasons,
+    unlisted_data,
+    with_table_to_end,
+    without_consequences,
+)
 from aligntool.realign.suspended import suspension_attention
 from aligntool.system import MASKED_NAME
 from aligntool.units import GIB, MIB, Extent, align_down, format_about, format_size
@@ -431,6 +438,12 @@ def _no_room(
     claims: Claims,
 ) -> Refusal:
     disk = judged.disk
+    whole = with_table_to_end(disk)
+    # Also the backup that the table has now counts as free: it is not in use any more then.
+    if whole and not _lacks_room(
+        search.search(whole, movable(whole, selection, used, {}), goal, ALL_FREE, finer=True)
+    ):
+        return ends_early(disk)
     if claims.in_the_way:
         roomy = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE, finer=True)
         if not _lacks_room(roomy):
@@ -563,7 +576,13 @@ def find_repairs(judged: Judged) -> tuple[Repair, ...]:
     rooms = _rooms(
         judged, selection, tuple(number for number in selection.must if _may_move(reasons[number]))
     )
-    lacking = any(number not in rooms and _may_move(reasons[number]) for number in off)
+    wanting = tuple(number for number in off if number not in rooms and _may_move(reasons[number]))
+    whole = with_table_to_end(disk) if wanting else None
+    behind = _rooms(replace(judged, disk=whole), selection, wanting) if whole else {}
+    for number in behind:
+        reasons[number] = (*reasons[number], ends_early(disk))
+    rooms |= behind
+    lacking = any(number not in rooms for number in wanting)
     shrinking = _possible_shrink(judged, selection, in_use) if lacking else ("", "")
     of_all = tuple(reason for number in off for reason in against[number])
 

@@ -33,6 +33,7 @@ from aligntool.contents.ext import name_for_e2fsck
 from aligntool.contents.fat import is_small_fat32
 from aligntool.contents.ntfs import SHUT_DOWN, WINDOWS_HIBERNATED
 from aligntool.errors import Refusal, refuse
+from aligntool.formats.gpt import table_sizes
 from aligntool.formats.part_types import ROLES, role_list
 from aligntool.formats.reader import MAY_BE_SHARED
 from aligntool.inventory import (
@@ -48,7 +49,7 @@ from aligntool.inventory import (
 )
 from aligntool.realign.placing import containers, fixed_layout_reasons, fixed_place_reasons, logicals_of
 from aligntool.realign.search import irregular_chain_reason
-from aligntool.units import Extent, counted, format_size
+from aligntool.units import Extent, align_down, counted, format_about, format_size
 
 # Why a disk gets no new table: because of its content, or because of the request. These checks stand between
 # a typing error and lost data.
@@ -408,6 +409,30 @@ def _shared_inside(disk: Disk, part: Partition, layer: Layer, what: str) -> Iter
         if (inner.unclean or "").startswith(MAY_BE_SHARED) or "(MMP)" in (inner.unclean or ""):
             text = f"{what}: the {layer_name(inner)} in it: {inner.unclean}"
             yield Refusal("unclean", what, text, _cleaner(disk, part, inner), lasting=False)
+
+
+def with_table_to_end(disk: Disk) -> Disk | None:
+    """Return the disk as it is once its GPT reaches to its end; None if it does, or if that is not known."""
+    table = disk.table
+    if table is None or table.usable is None or disk.size is None:
+        return None
+    if all(fault.fault is not Fault.GPT_BACKUP_MISPLACED for fault in table.faults):
+        return None
+    _, tail = table_sizes(disk.sector_size)
+    end = align_down(disk.size, disk.sector_size) - tail
+    usable = Extent(table.usable.start, end - table.usable.start)
+    return replace(disk, table=replace(table, usable=usable)) if end > table.usable.end else None
+
+
+def ends_early(disk: Disk) -> Refusal:
+    """Return the refusal to move a partition for which there is room only behind the end of the GPT."""
+    unused = (disk.size or 0) - (disk.table.usable.end if disk.table and disk.table.usable else 0)
+    text = (
+        f"the GPT of {disk.name} ends {format_about(unused)} before the end of the disk, and there is room"
+        " once its backup is there"
+    )
+    hint = change_by_hand(disk, ByHand.TABLE, "sgdisk")
+    return Refusal("no-room", disk.name, text, hint, lasting=False)
 
 
 _MOST_NAMED = 4  # ranges of data in one message

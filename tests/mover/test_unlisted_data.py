@@ -1,5 +1,7 @@
 """Data that no partition table lists: no change overwrites them, and what was zero is zero afterwards."""
 
+import json
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -13,10 +15,10 @@ from aligntool.linux.block import open_read_only
 from aligntool.units import KIB, MIB, Extent
 from tests.conftest import run
 from tests.mover.command_line import REFUSED, aligntool, begin, kill
-from tests.mover.disks import data_of, entries
+from tests.mover.disks import content_of, data_of, entries
 from tests.mover.loop_mounts import mounted
 
-pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
+pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs")
 
 SECTOR = 512
 GPT_HEAD, GPT_TAIL = 34 * SECTOR, 33 * SECTOR
@@ -192,6 +194,49 @@ def test_a_command_that_plans_around_data_or_over_them_is_named(tmp_path: Path, 
     assert options == [["--shrink"], ["--overwrite-bytes", "--save"]]
     for words in commands:
         aligntool(*words[:-1], str(tmp_path / "saved") if "--save" in words else words[-1])
+
+
+def cloned(image: Path) -> Extent:
+    """Make a GPT whose partition fills its disk, copied to a disk of twice the size; return the backup."""
+    place = Extent(34 * SECTOR, 100 * MIB - 67 * SECTOR)
+    make(image, 100 * MIB, f"label: gpt\nfirst-lba: 34\nstart=34, size={place.length // SECTOR}\n", place)
+    os.truncate(image, 200 * MIB)
+    return Extent(place.end, GPT_TAIL)
+
+
+def test_a_disk_that_was_copied_to_a_larger_one_has_room_once_its_gpt_reaches_to_the_end(tmp_path: Path) -> None:
+    """What is left of the backup is no data: nothing is planned around it."""
+    image = tmp_path / "disk.img"
+    old = cloned(image)
+    said = " ".join(aligntool("plan", "realign", image, code=REFUSED).split())
+    assert "ends 100MiB before the end of the disk" in said and "with sgdisk on" in said
+    (disk,) = json.loads(aligntool("audit", "--json", image, code=1).partition("\n")[2])["disks"]
+    (mend,) = (part["mend"] for part in disk["partitions"])
+    assert mend["answer"] == "in-place" and "with sgdisk on" in mend["next"]
+    run("sgdisk", "-e", image)
+    assert any(content.strip(b"\0") for _, content in pieces(image, old))
+    aligntool("realign", image, "--yes")
+    assert place_of(image).start == MIB
+    run("sgdisk", "-v", image)
+    with content_of(image, place_of(image)) as content:
+        run("e2fsck", "-f", "-n", content)
+
+
+@pytest.mark.parametrize("change", ["other entries", "other disk", "damaged"])
+def test_a_backup_that_has_what_the_gpt_in_use_has_not_is_data(tmp_path: Path, change: str) -> None:
+    image = tmp_path / "disk.img"
+    old = cloned(image)
+    run("sgdisk", "-e", image)
+    match change:
+        case "other entries":
+            run("sgdisk", "-a", "1", "-n", "2:300000:301000", image)
+        case "other disk":
+            run("sgdisk", "-G", image)
+        case _:
+            put(image, old.start + 9, b"damaged")
+    before = list(pieces(image, old))
+    aligntool("realign", image, "-p", "1", "--yes", code=None)
+    assert list(pieces(image, old)) == before
 
 
 @pytest.mark.parametrize("range_", ["0..1MiB", "1MiB..2MiB", "63MiB..65MiB", "60MiB..61MiB", f"{SUPERBLOCK}..61MiB"])
