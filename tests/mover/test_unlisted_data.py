@@ -204,7 +204,7 @@ def cloned(image: Path) -> Extent:
     return Extent(place.end, GPT_TAIL)
 
 
-def test_a_disk_that_was_copied_to_a_larger_one_has_room_once_its_gpt_reaches_to_the_end(tmp_path: Path) -> None:
+def test_a_disk_copied_to_a_larger_one_has_room_once_its_gpt_ends_there(tmp_path: Path) -> None:
     """What is left of the backup is no data: nothing is planned around it."""
     image = tmp_path / "disk.img"
     old = cloned(image)
