@@ -647,7 +647,7 @@ def notes_on(
         return
     for number in sorted(found.order):
         yield from _placement_notes(selection, found, number)
-    if not _same_order(disk, found):
+    if not same_order(disk, found):
         yield "the order of the partitions on the disk changes; their numbers stay"
     for change in found.chain:
         if change.record_before is None and change.record_after is None:
@@ -706,7 +706,7 @@ def _placement_notes(selection: Selection, found: FoundPlaces, number: int) -> I
         yield f"partition {number}: {room}; {got} is the coarsest that fits and satisfies the disk"
 
 
-def _same_order(disk: Disk, found: FoundPlaces) -> bool:
+def same_order(disk: Disk, found: FoundPlaces) -> bool:
     numbers = [part.number for part in disk.partitions if part.number in found.after]
     before, after = (sorted(numbers, key=places.__getitem__) for places in (found.before, found.after))
     return before == after

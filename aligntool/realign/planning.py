@@ -24,7 +24,7 @@ from aligntool.audit.wording import (
     type_words,
 )
 from aligntool.change import COPY_RATES, Estimate, MovePlan, Place, RealignGoal, Used
-from aligntool.claims import ALL_FREE, Claims
+from aligntool.claims import ALL_FREE, Claims, format_range
 from aligntool.commands import ByHand, Command, Hint, by_hand, is_by_hand, joined_commands, typed
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
@@ -325,7 +325,26 @@ def plan_realign(
         raise _refusal(
             disk, reasons, against, lambda: _with(_Room.ENOUGH, _fitting(judged, selection, goal, claims))
         )
-    return _with_clusters(judged, goal, write_plan(disk, goal, selection, found, used, shrunk))
+    plan = write_plan(disk, goal, selection, found, used, shrunk)
+    plan = replace(plan, notes=(*plan.notes, *_detour(disk, goal, selection, used, found, claims)))
+    return _with_clusters(judged, goal, plan)
+
+
+def _detour(
+    disk: Disk,
+    goal: RealignGoal,
+    selection: partition_selection.Selection,
+    used: partition_selection.Uses,
+    found: search.FoundPlaces,
+    claims: Claims,
+) -> Iterator[str]:
+    """Yield what changes the order of the partitions, if it is data that no table lists."""
+    if partition_selection.same_order(disk, found) or not claims.in_the_way:
+        return
+    direct = search.search(disk, movable(disk, selection, used, {}), goal, ALL_FREE)
+    if direct is not None and partition_selection.same_order(disk, direct):
+        where = format_range(claims.in_the_way[0])
+        yield f"the order would stay without data that no table lists, the first at bytes {where}"
 
 
 def _with_clusters(judged: Judged, goal: RealignGoal, plan: MovePlan) -> MovePlan:

@@ -222,6 +222,19 @@ def test_a_disk_copied_to_a_larger_one_has_room_once_its_gpt_ends_there(tmp_path
         run("e2fsck", "-f", "-n", content)
 
 
+def test_a_plan_says_which_data_change_the_order_of_the_partitions(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    first, second = Extent(34 * SECTOR, 50 * MIB), Extent(50 * MIB + 35 * SECTOR, 50 * MIB)
+    rows = "".join(f"start={part.start // SECTOR}, size={part.length // SECTOR}\n" for part in (first, second))
+    make(image, 200 * MIB, f"label: gpt\nfirst-lba: 34\n{rows}", first, second)
+    assert "order" not in aligntool("plan", "realign", image)
+    put(image, second.end + 4 * SECTOR, b"data")
+    said = " ".join(aligntool("plan", "realign", image).split())
+    assert "order of the partitions on the disk changes" in said
+    data = Extent(second.end + 4 * SECTOR, SECTOR)
+    assert f"the order would stay without data that no table lists, the first at bytes {data.start}..{data.end}" in said
+
+
 @pytest.mark.parametrize("change", ["other entries", "other disk", "damaged"])
 def test_a_backup_that_has_what_the_gpt_in_use_has_not_is_data(tmp_path: Path, change: str) -> None:
     image = tmp_path / "disk.img"
