@@ -67,7 +67,6 @@ from aligntool.mover.journal_search import find_journal
 from aligntool.mover.locked_disk import journal_options, locked_disk, unthrottle_function
 from aligntool.mover.status import Status, journal_status
 from aligntool.mover.unfinished_change import shows_change
-from aligntool.mover.whole_disk import adds_table
 from aligntool.raid.record import Record, find_records
 from aligntool.raid.reformat import ReformatGoal
 from aligntool.raid.running import PersistGoal
@@ -706,7 +705,7 @@ def _foreign_content(device: Device, journal: Journal, found: TableReading) -> I
     partition that has exactly the old or the new extent.
     """
     numbers = {part.extent: part.number for part in found.partitions if part.role is not Role.EXTENDED}
-    if not found.partitions and adds_table(journal.contents.plan) is None:
+    if not found.partitions or journal.contents.images.of_whole_disk:
         numbers[Extent(0, device.size)] = 0
     used = places_in_use(journal.contents.plan)
     touched = [extent for extent in numbers if any(extent.overlaps(place) for place in used)]

@@ -196,6 +196,9 @@ def _resumed(context: MoveContext, *, back: bool, restore_table: bool) -> Genera
     yield from _with_own_table(walk, state, complete=complete)
     if complete and (back or state is disk_state.DiskState.LEFT):
         remains = journal.close(zeroed=state is not disk_state.DiskState.LEFT)
+        if not back and not walk.place.file:
+            yield Said(remains or "its journal is closed")
+            return back
         raise _already_complete(back=back, begun=not disk_state.is_undone(journal), remains=remains)
     yield from walk.back() if back else walk.forward(was_shown=covered)
     return back

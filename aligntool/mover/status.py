@@ -65,7 +65,8 @@ def journal_status(device: Device, file: Device | None, *, any_table: bool = Fal
     is_shown = whole_disk.is_left_without_table(device, journal, state)
     if state is disk_state.DiskState.LEFT and not is_shown:
         ended = "nothing is in flight" if disk_state.is_undone(journal) else "the move is complete"
-        return Status("old", (f"{ended}, and the partition table has been changed since",))
+        sentences = (f"{ended}, and the partition table has been changed since", *(() if file else (_OPEN,)))
+        return Status("old", sentences, is_marked=file is None)
     done, total = progress(journal)
     ways = "partitions of this disk are being moved", "a move of partitions was being rolled back"
     if plan.conversion:
@@ -123,6 +124,7 @@ def _open_ways(device: Device, journal: Journal, state: disk_state.DiskState) ->
     )
 
 
+_OPEN = "its journal is still open, which nothing needs: no other change begins before it is closed"
 _VISIBLE = "nothing is lost, and what moves is visible at its {} place, where it may have been used since"
 _NOTHING_LOST = {
     _WAYS: "nothing is lost: resume makes everything valid at the new places, rollback at the old ones",

@@ -12,6 +12,7 @@ from aligntool.commands import command
 from aligntool.contents.catalogue import CONTENT_SIGNATURES, kind_named
 from aligntool.contents.layers import read_layers
 from aligntool.device import Device, Sectors, Writing
+from aligntool.errors import Stopped
 from aligntool.formats.gpt import GptCopy, new_pair, table_sizes
 from aligntool.formats.mbr import USUAL_GEOMETRY, MbrEntry, entries_of, protective_mbr, with_entries
 from aligntool.formats.parked import parked_gpt_entry, read_or_empty
@@ -316,26 +317,30 @@ def complete_interrupted_writes(device: Device, journal: Journal, goal: tables.T
     if not images.has_table(goal) and _is_visible(device, journal):
         hidden_signatures.restore_signatures(device, 0, view_at_start(journal))
     remaining = images.without_sector_0(goal)
-    if tables.table_state(device, remaining) is not tables.TableState.OTHER or tables.is_own_table(
-        device, remaining
-    ):
-        tables.write_table(device, remaining, goal)
-    elif not images.has_table(goal):
-        _clear_own_sectors(device, remaining, goal)
+    is_known = tables.table_state(device, remaining) is not tables.TableState.OTHER
+    if is_known or tables.is_own_table(device, remaining) or not images.has_table(goal):
+        _write_own_sectors(device, remaining, goal)
 
 
-def _clear_own_sectors(device: Device, images: tables.TableImages, goal: tables.TableState) -> None:
-    """Write the sectors of a table's place that have bytes of this change still: the content that lost its
-    table has used others.
+def _write_own_sectors(device: Device, images: tables.TableImages, goal: tables.TableState) -> None:
+    """Write the sectors of a table's place that have bytes of this change still, group by group; others have
+    been used since. Raises Stopped if one reads back differently.
     """
     size = device.sector_size
-    for sectors in tables.all_sectors(images.of(goal)):
-        known = [one.data for one in images.sectors if one.at == sectors.at]
-        for at in range(0, len(sectors.data), size):
-            found = _read(device, Extent(sectors.at + at, size))
-            if hidden_signatures.is_mix(found, [data[at : at + size] for data in known]):
-                device.write(sectors.at + at, sectors.data[at : at + size])
-    device.flush()
+    for group in images.of(goal):
+        written: dict[int, bytes] = {}
+        for sectors in group:
+            known = [one.data for one in images.sectors if one.at == sectors.at]
+            for at in range(0, len(sectors.data), size):
+                found = _read(device, Extent(sectors.at + at, size))
+                if hidden_signatures.is_mix(found, [data[at : at + size] for data in known]):
+                    written[sectors.at + at] = sectors.data[at : at + size]
+        for at, data in written.items():
+            device.write(at, data)
+        device.flush()
+        for at, data in written.items():
+            if device.read(at, size) != data:
+                raise Stopped(f"the partition table at byte {at} reads back differently")
 
 
 def marker_of(journal: Journal) -> bytes:

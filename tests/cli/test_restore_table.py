@@ -15,8 +15,10 @@ from aligntool.units import KIB, MIB
 from tests.cli.old_disks import LENGTH, assert_whole, first_start, make_old_disk
 from tests.conftest import digest, run
 from tests.mover.filesystems import LINUX
+from tests.mover.test_simulated_cuts import final
+from tests.mover.test_whole_disk_cuts import make
 from tests.run_aligntool import program, run_aligntool
-from tests.thorough import sample
+from tests.thorough import THOROUGH, sample
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "mke2fs", "e2fsck", "debugfs", "dd")
 
@@ -240,3 +242,27 @@ def test_a_file_system_created_meanwhile_on_the_whole_disk_is_not_overwritten(
         assert done.returncode == 3, done.stderr
         assert digest(image) == before
     assert "the whole disk holds ext4" in done.stderr and "wipefs" in done.stderr
+
+
+@pytest.mark.parametrize("made", ["mkswap -q", "mkfs.fat -I -F 12"])
+def test_new_content_on_the_whole_disk_is_never_overwritten(made: str, tmp_path: Path) -> None:
+    """Somebody gave up on a disk whose table was being removed, and uses it in another way."""
+    folder = tmp_path / "case"
+    folder.mkdir()
+    parted = make(folder, "ext2")
+    case = make(folder, "ext2", old=final(parted.act(parted.platter, "realign")), undo=True)
+    whole = case.act(case.platter, "realign")
+    image = tmp_path / "disk.img"
+    tried = 0
+    for cut in range(0, whole.operations, 1 if THOROUGH else 3):
+        image.write_bytes(final(whole.before(cut)))
+        if json.loads(run_aligntool("status", "--json", image).stdout)["state"] != "in-flight":
+            continue
+        run(*made.split(), image)
+        before = image.read_bytes()
+        for way in ("resume", "rollback"):
+            run_aligntool(way, "--yes", "--restore-table", image)
+            kept = 16 * KIB  # of a signature and what it leads to
+            assert image.read_bytes()[:kept] == before[:kept], f"cut {cut}"
+        tried += 1
+    assert tried
