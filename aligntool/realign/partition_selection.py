@@ -92,7 +92,9 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
             if use.why
         )
         full = [part for part in shrinkable(disk) if fills(part) and part.number in used]
-        more = "".join(f"; {_room_left(part, used[part.number])}" for part in full)
+        room = room_by_shrinking(disk, {}, fits)  # as if no bytes there were known to be in use
+        needed = room[1] if room else {}
+        more = "".join(f"; {_room_left(part, used, needed.get(part.number))}" for part in full)
         return (
             f"; no file system here can be shrunk enough{only}{''.join(whole)}{more}",
             _DELETE if full else "",
@@ -148,9 +150,19 @@ def once_resolved(reason: Refusal) -> str:
 _DELETE = "delete files there, or copy the disk to a larger one, and plan again"
 
 
-def _room_left(part: Partition, use: Used) -> str:
-    found = f"{format_about(use.bytes)} of the {format_about(part.extent.length)}"
-    return f"the {kind_of(part).name} on partition {part.number} uses {found}"
+def _room_left(part: Partition, used: Uses, needed: Shrunk | None) -> str:
+    """Return how much is used, and how short the partition can and has to become. `needed`: the latter, if
+    that would be enough.
+    """
+    use = used[part.number]
+    found = f"{format_about(use.bytes)} of the {format_size(part.extent.length)}"
+    text = f"the {kind_of(part).name} on partition {part.number} uses {found}"
+    if use.least:
+        text += f", its own tool leaves at least {format_size(use.least)}"
+    if needed:
+        least = format_size(_least_shrunk(part, used))
+        text += f"; the partition has to become {format_size(needed.length)}, but can only become {least}"
+    return text
 
 
 def overwriting_text(part: Partition) -> str:
@@ -204,17 +216,21 @@ def fills(part: Partition) -> bool:
 
 
 def most_shrinkable(part: Partition, used: Uses) -> int:
-    """Return by how many bytes the partition can be shrunk: an eighth of the used bytes and 1 MiB stay free,
-    for tables and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768
-    blocks (resize2fs.c).
+    """Return by how many bytes the partition can be shrunk, in whole MiB."""
+    return align_down(part.extent.length - _least_shrunk(part, used), MIB)
+
+
+def _least_shrunk(part: Partition, used: Uses) -> int:
+    """Return the bytes that a partition keeps at least: an eighth of the used bytes and 1 MiB stay free, for
+    tables and fragments; of a large one less, but always more than resize2fs demands: 500 of 32,768 blocks
+    (resize2fs.c).
 
     It demands more of a small one, which `used` states. If the used bytes were not read, half of the length;
     the file system's own tool refuses if that is too much.
     """
     use = used.get(part.number, Used(part.number, part.extent.length // 2, "half of it"))
     stays = max(use.bytes + min(use.bytes // 8, GIB + use.bytes // 64) + MIB, use.least)
-    stays = max(align_up(stays, MIB), kind_of(part).least_size)
-    return align_down(part.extent.length - stays, MIB)
+    return max(align_up(stays, MIB), kind_of(part).least_size)
 
 
 def _try(part: Partition, by: int, fits: Fits) -> FoundPlaces | None:

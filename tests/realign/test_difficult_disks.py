@@ -1,5 +1,6 @@
 """Where partitions go on difficult disks: crowded ones, shifted ones, and with restrictions by the user."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -262,6 +263,22 @@ def test_a_large_file_system_is_shrunk_where_its_tool_allows_it() -> None:
     assert plan_for(disk, RealignGoal(shrink=True), {1: Used(1, 1000 * GIB, "a map")}).steps
     with pytest.raises(Refused, match="no file system here can be shrunk"):
         plan_for(disk, RealignGoal(shrink=True), {1: Used(1, 1015 * GIB, "a map")})
+
+
+def test_a_file_system_that_is_too_full_names_the_size_that_it_must_have() -> None:
+    """With 1 KiB blocks, resize2fs -P of a 70 MiB ext4 printed 71648 blocks with 50 MiB in use."""
+    length = 70 * MIB // 512
+    disk = movable_disk(f"34+{length} ext4", size=(length + 34 + 33) * 512)
+    with pytest.raises(Refused, match="no file system here can be shrunk") as found:
+        plan_for(disk, RealignGoal(shrink=True), {1: Used(1, 50 * MIB, "a map", least=71648 * KIB)})
+    said = str(found.value)
+    assert "uses 50MiB of the 70MiB, its own tool leaves at least 71648KiB" in said
+    allowed = re.search(r"; the partition has to become (\d+)MiB, but can only become 70MiB", said)
+    assert allowed
+    fits = Used(1, 1 * MIB, "a map", least=int(allowed[1]) * MIB)
+    assert plan_for(disk, RealignGoal(shrink=True), {1: fits}).steps
+    with pytest.raises(Refused, match="can be shrunk"):
+        plan_for(disk, RealignGoal(shrink=True), {1: replace(fits, least=fits.least + 1)})
 
 
 # Steps
