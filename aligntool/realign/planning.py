@@ -752,6 +752,10 @@ def _without_masked(commands: Sequence[str]) -> str:
     return f"first {words}: {' && '.join(own)}" if own else words
 
 
+# An audit does not read there; a plan does.
+_IF_EMPTY = "if the space between the partitions is empty"
+
+
 def _repair(
     disk: Disk,
     number: int,
@@ -768,11 +772,11 @@ def _repair(
     match room:
         case _Room.NO_JOURNAL:
             answer = IN_PLACE
-            why = "there is room next to it, but none on this disk for a journal"
+            why = f"there is room next to it, {_IF_EMPTY}, but none on this disk for a journal"
             command = next_command(disk, "plan realign", *named, "--journal FILE")
         case _Room.ENOUGH:
             answer = IN_PLACE
-            why = "there is room to move onto the grid"
+            why = f"there is room to move onto the grid, {_IF_EMPTY}"
             command = next_command(disk, "plan realign", *named)
         case _ if shrink:
             answer = WITH_SHRINK
