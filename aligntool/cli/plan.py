@@ -23,6 +23,7 @@ from aligntool.linux.lease import refuse_open_image
 from aligntool.linux.targets import raw_copy
 from aligntool.mover.journal import refuse_existing
 from aligntool.realign.found_plan import Finder, FoundPlan, find_plan
+from aligntool.realign.named_ranges import refuse_unsaved
 from aligntool.realign.operation import locked_realign
 from aligntool.realign.planned_checks import checked_disk
 from aligntool.realign.request import Request, look_at, with_journal
@@ -184,6 +185,8 @@ class DiskChange(DiskOperation):
         refuse_open_image(plan.disk.path, no_lease=self.no_lease)
         if plan.steps and self.asked.goal.journal_file:
             refuse_existing(self.asked.goal.journal_file)
+        if plan.steps and self.asked.goal.save_to:
+            refuse_unsaved(self.asked.goal.save_to)
         return plan
 
     def shown(self, plan: Plan) -> Plan:

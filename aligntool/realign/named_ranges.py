@@ -1,10 +1,13 @@
 """Ranges in no partition that the user names with --overwrite-bytes: check, describe and save them."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from aligntool.audit.wording import LOST, audit_command, layer_name
 from aligntool.claims import Claims, format_range
+from aligntool.commands import ByHand, by_hand
 from aligntool.contents.layers import read_layers
 from aligntool.errors import Refusal, Refused, failing_as, refuse, refuse_folder_name
 from aligntool.formats.gpt import ends_of_table
@@ -19,6 +22,7 @@ _SHOWN = 16  # bytes of what begins in a range
 # ISO 9660 and JFS; btrfs.
 _SUPERBLOCKS_AT = (0, KIB // 2, KIB, 4 * KIB, 8 * KIB, 32 * KIB, 64 * KIB)
 _MOST_STARTS = 4096
+_SAVE_HINT = "--save FILE names a new file"
 
 
 def refuse_named(disk: Disk, reader: Reader, ranges: Sequence[Extent]) -> None:
@@ -79,6 +83,17 @@ def described(reader: Reader, ranges: Iterable[Extent], save_to: str | None) -> 
         else:
             begin = "they read as zero"
         yield f"{LOST}bytes {format_range(extent)} may be overwritten, as requested{saved}: {begin}"
+    if save_to:
+        back = f"to put them back after a rollback: {by_hand(ByHand.SAVING, 'dd')}"
+        yield f"{save_to} has these bytes, at the same offsets as on the disk, and holes elsewhere; {back}"
+
+
+def refuse_unsaved(file: str) -> None:
+    """Raise Refused if `save` could not create this file. What only root can see is not looked at."""
+    refuse_folder_name(file)
+    with failing_as(Refused, file, hint=_SAVE_HINT), suppress(PermissionError), open_place(file) as place:
+        if place.status() is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
 
 def save(path: str, ranges: Sequence[Extent], file: str) -> None:
@@ -87,7 +102,7 @@ def save(path: str, ranges: Sequence[Extent], file: str) -> None:
     Raises Refused if the file exists, or cannot be written; then nothing is left of it.
     """
     refuse_folder_name(file)
-    with failing_as(Refused, file, hint="--save FILE names a new file"), open_place(file) as place:
+    with failing_as(Refused, file, hint=_SAVE_HINT), open_place(file) as place:
         with new_file(place) as descriptor, fresh_reader(path) as reader:
             for extent in ranges:
                 at = extent.start

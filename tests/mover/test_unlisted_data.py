@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from aligntool.claims import outside
+from aligntool.commands import PAGE
 from aligntool.formats.parked import find_parked
 from aligntool.linux.block import open_read_only
 from aligntool.units import KIB, MIB, Extent
+from tests.by_hand import type_by_hand
 from tests.conftest import run
 from tests.mover.command_line import REFUSED, aligntool, begin, kill
 from tests.mover.disks import content_of, data_of, entries
@@ -128,10 +130,25 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
     assert image.read_bytes() == before
     saved = tmp_path / "saved.img"
     said = aligntool("realign", image, "--yes", "--overwrite-bytes", named, "--save", saved)
-    assert f"lost: bytes {named} may be overwritten" in " ".join(said.split()) and "Afterwards" not in said
+    assert f"lost: bytes {named} may be overwritten" in " ".join(said.split())
     assert said.index("Overwritten\n") < said.index("To copy:")
+    assert f"{saved} has these bytes, at the same offsets" in " ".join(said.rpartition("Afterwards")[2].split())
     assert place_of(image) == old.moved_to(MIB)
     assert saved.read_bytes()[old.end :] == before[old.end :]
+    image.write_bytes(before[: old.end] + bytes(64 * MIB - old.end))
+    back = {"FILE": saved, "DISK": image, "START": old.end, "LENGTH": 64 * MIB - old.end}
+    type_by_hand(f"{PAGE}#save-first", "dd if=FILE of=DISK bs=1M iflag", **back)
+    assert image.read_bytes() == before
+
+
+@pytest.mark.parametrize(("name", "why"), [("no/x", "No such file or directory"), ("mine", "File exists")])
+def test_a_plan_refuses_a_copy_that_cannot_be_made(tmp_path: Path, name: str, why: str) -> None:
+    image = tmp_path / "disk.img"
+    crowded(image, 1)
+    (tmp_path / "mine").write_bytes(b"mine")
+    hint = next(line for line in aligntool("plan", "realign", image, code=REFUSED).splitlines() if "--save" in line)
+    words = hint.split("aligntool ")[1].split()[:-1]
+    assert f"{tmp_path / name}: {why}" in aligntool(*words, tmp_path / name, code=REFUSED)
 
 
 @pytest.mark.needs_root
