@@ -81,12 +81,15 @@ class _Log:
         disks = tuple(dict.fromkeys((applying.disk or plan.disk.path, *(step.disk.path for step in drives))))
         self._send = partial(record, _LOGGED.get(plan.purpose, plan.purpose), disks)
         self._way = applying.way
+        file = next((step.journal.file for step in plan.of(WriteJournal)), None)
+        # after a power cut, nothing on the disk names it
+        self._journal = f"its journal is {file}" if file and self._way is ChangeState.BEGUN else ""
         self._begun = False
 
     def begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._send(self._way, "")
+            self._send(self._way, self._journal)
 
     def end(self, moment: ChangeState, why: str = "") -> None:
         if self._begun:

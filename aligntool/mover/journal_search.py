@@ -167,7 +167,8 @@ def _in_file(file: Device, device: Device, entry: parked.ParkedMark | None) -> J
 def _in_file_elsewhere(why: str = "") -> Refused:
     text = (
         "partitions of this disk are in flight, and their journal is in a file on another disk, which begins"
-        " with the words aligntool journal"
+        " with the words aligntool journal; the log of the system that began this has its path: journalctl -t"
+        " aligntool"
     )
     if why:
         text = f"{text}; {why}"

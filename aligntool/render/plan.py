@@ -684,7 +684,7 @@ def _size_to_copy(plan: Plan, estimate: Estimate) -> str:
 
 
 def _keep_words(file: str) -> str:
-    return f"keep {file} until the move is complete: resume and rollback need it"
+    return f"keep {file}, and note its path, until the move is complete: resume and rollback need it"
 
 
 def short_step_lines(plan: Plan, width: int) -> Iterator[Line]:

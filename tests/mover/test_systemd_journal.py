@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from aligntool.change import ChangeState
+from aligntool.change import ChangeState, RealignGoal
 from aligntool.errors import Refused
 from aligntool.linux.applying import ChangeInProgress, apply_events
 from aligntool.linux.systemd_journal import KINDS, record
@@ -28,6 +28,7 @@ PATIENCE_S = 300
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
 
 Entry = list[tuple[str, str]]
+ASKED = Request()
 
 
 def fields(datagram: bytes) -> Entry:
@@ -74,9 +75,9 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
-def apply(image: Path, to: Path) -> None:
-    plan = find_plan(str(image), Request()).plan
-    with locked_realign(plan, Request(), rate=None, on_note=lambda _: None) as applying:
+def apply(image: Path, to: Path, request: Request = ASKED) -> None:
+    plan = find_plan(str(image), request).plan
+    with locked_realign(plan, request, rate=None, on_note=lambda _: None) as applying:
         apply_events(plan, applying, nullcontext(lambda _: None), partial(record, to=str(to)))
 
 
@@ -92,6 +93,18 @@ def test_a_move_sends_an_entry_when_it_begins_and_when_it_is_complete(image: Pat
             "SYSLOG_IDENTIFIER": "aligntool", "PRIORITY": "5", "ALIGNTOOL_OPERATION": "realign",
             "ALIGNTOOL_DISK": str(image), "ALIGNTOOL_RESULT": moment.name.lower(),
         }  # fmt: skip
+
+
+def test_the_entry_of_a_move_with_a_journal_file_has_its_path(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing on the disk has it, so that after a power cut nobody may know it."""
+    monkeypatch.setattr("aligntool.mover.journal.volatile_kind", lambda _: "")
+    file = tmp_path / "a journal"
+    with listening(tmp_path / "socket") as server:
+        apply(image, tmp_path / "socket", Request(RealignGoal(journal_file=str(file), journal_room=64 << 20)))
+        begun, done = (entry["MESSAGE"] for entry in entries(server))
+    assert begun.endswith(f": its journal is {file}") and str(file) not in done
 
 
 @pytest.mark.parametrize("kind", ["no journal", "a file", "a long path"])
