@@ -37,6 +37,7 @@ _RAW = frozenset(
         "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",  # Microsoft reserved: no content
     }
 )
+_FAT32_TYPES = ("0x0b", "0x0c")  # of an MBR; hidden ones are not
 _BIOS_BOOT = "21686148-6449-6E6F-744E-656564454649"
 _IN_PLACE = ("odd-size", "read-only", "zoned")  # reasons that do not apply to a copy
 MOST_HELD = 256 * MIB  # bytes of a FAT that is rebuilt: its old and its new bytes are both in memory
@@ -323,7 +324,12 @@ def plan_conversion(
     places = _places(disk, units, rebuilding)
     plan_steps = tuple(_steps(disk, sizes, journal, rebuilding))
     notes = tuple(_notes(disk, journal, rebuilding))
-    attention = (*suspension_attention(disk), *_attention(disk, sizes), *_lost_boot_code(rebuilding))
+    attention = (
+        *suspension_attention(disk),
+        *_attention(disk, sizes),
+        *_other_fats(disk, rebuilding),
+        *_lost_boot_code(rebuilding),
+    )
     return MovePlan("convert", steps.subject(disk), _goal(sizes), places, plan_steps, attention, notes)
 
 
@@ -344,7 +350,13 @@ def plan_copy(
     words = f"a copy of {disk.path} with {_goal(sizes)}"
     both = f"{disk.path} and its copy have the same GUIDs and UUIDs: attach only one at a time"
     smaller = _left_out(disk, target, sizes)
-    attention = (both, *smaller, *_attention(disk, sizes, copied=True), *_lost_boot_code(rebuilding))
+    attention = (
+        both,
+        *smaller,
+        *_attention(disk, sizes, copied=True),
+        *_other_fats(disk, rebuilding),
+        *_lost_boot_code(rebuilding),
+    )
     notes = (
         *_notes(disk, None, rebuilding),
         "what is in no partition is copied, too, unless it reads as zero",
@@ -469,12 +481,6 @@ def _notes(disk: Disk, journal: steps.JournalPlace | None, rebuilding: Rebuilds)
         fat = rebuilding.get(part.number)
         if cut > 0:
             yield f"partition {part.number} becomes {cut} bytes shorter; its content does not use them"
-        if fat and part.content[0].version != fat.version:
-            was = part.content[0].version
-            yield (
-                f"partition {part.number}: its {was} becomes a {fat.version}, because of the number of its"
-                " clusters"
-            )
         if fat and fat.length < new_extent(part).length:
             at = part.extent.start + fat.length
             yield (
@@ -501,6 +507,18 @@ def _attention(disk: Disk, sizes: Sizes, *, copied: bool = False) -> Iterator[st
         yield f"{text}: partition copies of this image, not the image itself"
     if max(sizes) == BLOCK and any(part.type_code == _BIOS_BOOT for part in disk.partitions):
         yield "no BIOS boots from sectors of 4096 bytes; UEFI does, from the EFI system partition"
+
+
+def _other_fats(disk: Disk, rebuilding: Rebuilds) -> Iterator[str]:
+    for part in disk.partitions:
+        fat = rebuilding.get(part.number)
+        if fat and part.content[0].version != fat.version:
+            was = part.content[0].version
+            typed = f", while its type stays {part.type_code}" if part.type_code in _FAT32_TYPES else ""
+            yield (
+                f"partition {part.number}: its {was} becomes a {fat.version}{typed}, because of the number of"
+                " its clusters; a conversion back does not change that"
+            )
 
 
 def _lost_boot_code(rebuilding: Rebuilds) -> Iterator[str]:

@@ -112,8 +112,13 @@ def boot_of(disk: Path) -> FatBootSector:
     return boot
 
 
-def test_a_fat32_with_more_root_entries_than_usual_for_fat16_becomes_a_fat16(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_a_fat32_with_more_root_entries_than_usual_for_fat16_becomes_a_fat16(tmp_path: Path, label: str) -> None:
     disk, fat, files = make(tmp_path, b"", BEHIND), tmp_path / "fat32", tmp_path / "files"
+    if label == "dos":
+        disk.write_bytes(bytes(disk.stat().st_size))
+        entry = f"start={PART.start // SECTOR},size={PART.length // SECTOR},type=c"
+        run("sfdisk", "-q", disk, stdin=f"label: dos\n{entry}\n")
     with fat.open("wb") as file:
         file.truncate(PART.length)
     run("mkfs.fat", "-F", "32", "-s", "1", "-n", "MANY", "--mbr=n", fat)
@@ -122,9 +127,13 @@ def test_a_fat32_with_more_root_entries_than_usual_for_fat16_becomes_a_fat16(tmp
         (files / f"F{number}").write_bytes(b"%d" % number)
     run("sh", "-c", f"mcopy -i {fat} {files}/* {tmp_path}/FILE.BIN ::")
     place(fat, disk, PART.start)
-    said = aligntool("convert", disk, "--sector-size", "4096", "--yes")
-    assert "its FAT32 becomes a FAT16" in " ".join(said.split())
+    said = " ".join(aligntool("convert", disk, "--sector-size", "4096", "--yes").split())
+    typed = ", while its type stays 0x0c" if label == "dos" else ""
+    warning = f"its FAT32 becomes a FAT16{typed}, because of the number of its clusters; a conversion back does"
+    assert warning in said.partition("Afterwards")[2]
     assert fat_of(tmp_path, disk)[LABEL : LABEL + 11] == b"MANY       "
+    aligntool("convert", disk, "--sector-size", "512", "--yes")
+    assert "\nVERSION=FAT16\n" in run("blkid", "-p", "-o", "export", "-O", PART.start, disk)
 
 
 def test_clusters_too_large_for_shorter_sectors_become_smaller(tmp_path: Path) -> None:
