@@ -13,6 +13,8 @@ from tests.conftest import run
 
 ROOT = Path(__file__).parent.parent
 PACKAGING = ROOT / "packaging"
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+UNRELEASED = "+dev"
 NEEDED = [
     re.split(r"[<>=]", line)[0]
     for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -39,11 +41,19 @@ def test_every_package_has_the_version_of_the_program(file: str, pattern: str) -
     assert re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE)[0] == __version__
 
 
+def test_a_tree_that_differs_from_a_release_does_not_have_its_version() -> None:
+    """Owners compare it with the versions that the changelog states as affected. X+dev is later than X for PEP 440,
+    dpkg, rpm and pacman, and earlier than the next release.
+    """
+    changed = (*(ROOT / "changelog.d").glob("*.md"), *re.findall(r"^## \[Unreleased\]$", CHANGELOG, re.MULTILINE))
+    assert __version__.endswith(UNRELEASED) is bool(changed)
+
+
 def test_every_package_has_the_date_of_the_release() -> None:
     """The heading of a version as in Keep a Changelog; debian/changelog and the .rpm's also have days of the week."""
-    released = re.findall(r"^## \[(\S+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = re.findall(r"^## \[(\S+)\] - (\d{4}-\d\d-\d\d)$", CHANGELOG, re.MULTILINE)
     version, day = released[0]
-    assert version == __version__
+    assert version == __version__.removesuffix(UNRELEASED)
     debian = re.findall(r"^ -- .*>  (.+)$", (ROOT / "debian/changelog").read_text(), re.MULTILINE)[0]
     assert parsedate_to_datetime(debian) == datetime.fromisoformat(f"{day}T00:00:00+00:00")
     assert debian.startswith(f"{datetime.fromisoformat(day):%a}, ")
