@@ -410,10 +410,15 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of click, which s
 
 # What is done with a disk whose name stands where a command is expected.
 _MEANT = {"aligntool": "audit", "aligntool plan": "plan realign"}
+# An option that is a command.
+_MEANT_OPTIONS = {("aligntool audit", "--html"): "aligntool report"}
 
 
 def _command_for(text: str, program: str) -> str:
     """Return the command that was probably meant, or "". `text`: click's words."""
+    option = re.match("No such option:? '?(--[a-z]+)", text)
+    if option and (program, option[1]) in _MEANT_OPTIONS:
+        return _MEANT_OPTIONS[program, option[1]]
     found = re.match("No such command '(.+)'", text)
     if found is None or program not in _MEANT or not os.path.lexists(found[1]):
         return ""

@@ -535,7 +535,7 @@ def _read_status(disk: str, journal: str | None, *, any_table: bool) -> Status:
     ):
         refuse_partition(disk, status_of(disk))
         if device.size < _LEAST:
-            text = f"{disk} is too small to be a disk with partitions: it has {format_size(device.size)}"
+            text = f"{disk} is too small to be a disk with partitions: it has less than {format_size(_LEAST)}"
             raise Refused(text, hint=command("audit", disk))
         if is_head(bytes(device.read(0, SLOT))):
             text = f"{disk} is the journal of a move, not a disk"
@@ -585,7 +585,10 @@ def _opened(journal: str | None) -> AbstractContextManager[Device | None]:
     return open_read_only(journal) if journal else nullcontext()
 
 
-_NOT_UNDONE = "a rollback undoes what is in flight; what is complete comes back only from a backup"
+_NOT_UNDONE = (
+    "a rollback undoes only what is in flight; a complete change lost nothing, and only a backup has the"
+    " state before it"
+)
 
 
 def _plan_in_flight(current: Status, disk: str, *, back: bool) -> Plan:

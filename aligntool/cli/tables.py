@@ -258,6 +258,8 @@ def convert(
 ) -> None:
     """Convert the partition table of a disk or image to another sector size.
 
+    The kind of the table stays: an MBR becomes a GPT by hand (docs/by-hand.md).
+
     Use it after copying a disk to one with 4096-byte sectors, or back. Partitions and files stay. A FAT file
     system, such as the EFI system partition, is recreated with its files. Content that cannot work with such
     sectors is refused.

@@ -432,7 +432,9 @@ def _nothing_there(disk: Disk) -> Refusal:
     if held or (disk.table and disk.table.faults) or not disk.content_read or disk.gpt_headers:
         # No hint leads to a new table if anything was recognised, or could not be read.
         found = f": {', '.join(held)}" if held else ""
-        return Refusal("no-partition", disk.name, f"{text}{found}", audit_command(disk))
+        bare = disk.content and not disk.table and not disk.gpt_headers
+        hint = next_command(disk, "plan partition") if bare else audit_command(disk)
+        return Refusal("no-partition", disk.name, f"{text}{found}", hint)
     return Refusal("no-partition", disk.name, text, next_command(disk, "plan layout", "--part rest:linux"))
 
 

@@ -267,10 +267,12 @@ def _group_lines(
     for cause in (cause for cause, number in times.items() if number > 1):
         number = sum(finding.cause == cause for finding in findings)
         of = f"all {number}" if number == len(findings) else f"{number} of these {len(findings)}"
-        yield from dim_lines(f"    cause of {of}: {cause}", width, "      ")
+        yield from dim_lines(f"  cause of {of}: {cause}", width, "    ")
     words = "; ".join(" ".join(row) for row in cost_rows(findings))
     if words:
-        yield from dim_lines(f"    cost, predicted: {words}", width, "      ")
+        # below the last of several, it is not only that one's
+        of = "  cost of each" if len(merged) > 1 else "    cost"
+        yield from dim_lines(f"{of}, predicted: {words}", width, "      ")
     steps = list(dict.fromkeys(finding.next for finding in findings if finding.next))
     steps.sort(key=lambda step: (" plan " not in step, "--shrink" in step))
     shown = len(steps) if verbose else MOST_STEPS

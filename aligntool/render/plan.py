@@ -553,7 +553,7 @@ def _duration_words(cost: Estimate, rates: Rates = COPY_RATES) -> str:
     """Return the duration. Of an image, or of a drive of an unknown kind, it is that at assumed rates."""
     if cost.seconds is not None:
         return f"about {time_words(cost.seconds)}"
-    disk, ssd = (time_words(cost.bytes_to_copy // rate) for rate in rates)
+    disk, ssd = (time_words(-(-cost.bytes_to_copy // rate)) for rate in rates)
     if disk == ssd:
         return f"about {disk}"
     slow, fast = (f"{rate // 10**6} MB/s" for rate in rates)
@@ -614,6 +614,7 @@ def _place_lines(plan: Plan, width: int) -> Iterator[Line]:
         yield (("  no partitions", Style.DIM),)
         return
     if not fits(rows, width - 2):
+        yield (("  (--json, or a wider terminal, shows the sectors)", Style.DIM),)
         rows = [
             (number, start, new or stays, size, what) for number, _, start, stays, new, size, what in rows
         ]

@@ -415,14 +415,15 @@ def _place_lines(plan: Plan, judged: Judged) -> Iterator[Line]:
             continue
         start = part.extent.start
         sector_size = judged.disk.sector_size
-        words = (
-            f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)}), "
-        )
+        words = f"partition {place.number}: sector {sector_words(start, sector_size)} ({format_size(start)})"
+        if place.number not in verdicts:  # an extended partition is not judged
+            yield ((words, Style.PLAIN),)
+            continue
         missed = [check for _, check in clusters_off(judged, part, start)]
         inside = f"; clusters {past_words(missed[0].off_by, missed[0].grid.size)}" if missed else ""
         verdict = verdict_words(verdicts.get(place.number))
         starts = ("its start is ", Style.PLAIN) if missed else ("", Style.PLAIN)
-        yield ((words, Style.PLAIN), starts, *verdict, (inside, Style.DOUBT))
+        yield ((f"{words}, ", Style.PLAIN), starts, *verdict, (inside, Style.DOUBT))
 
 
 def _parted_lines(plan: Plan, judged: Judged, width: int) -> Iterator[Line]:

@@ -84,8 +84,20 @@ def test_a_disk_image_is_not_a_plan(disk: Path) -> None:
 
 def test_a_rollback_of_a_finished_move_says_what_brings_it_back(disk: Path) -> None:
     run_aligntool("realign", disk, "--yes", code=0)
-    assert "comes back only from a backup" in run_aligntool("rollback", disk, "--yes", code=3).stderr
+    said = run_aligntool("rollback", disk, "--yes", code=3).stderr
+    assert "a complete change lost nothing, and only a backup has the state before it" in " ".join(said.split())
     assert "backup" not in run_aligntool("resume", disk, "--yes", code=3).stderr
+
+
+@pytest.mark.needs_tools("mke2fs")
+def test_a_target_without_partitions_leads_to_its_command(tmp_path: Path) -> None:
+    image = tmp_path / "bare.img"
+    image.touch()
+    run("mke2fs", "-q", "-t", "ext4", image, "40M")
+    assert f"aligntool plan partition {image}" in run_aligntool("plan", "realign", image, code=3).stderr
+    image.write_text("hello world\n")
+    assert "it has less than 64KiB" in run_aligntool("rollback", image, code=3).stderr
+    assert "  → aligntool report\n" in run_aligntool("audit", "--html", code=2).stderr
 
 
 @pytest.mark.parametrize("word", ["rollback", "resume", "backup"])
