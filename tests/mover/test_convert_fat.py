@@ -133,7 +133,7 @@ def test_a_fat32_with_more_root_entries_than_usual_for_fat16_becomes_a_fat16(tmp
     assert warning in said.partition("Afterwards")[2]
     assert fat_of(tmp_path, disk)[LABEL : LABEL + 11] == b"MANY       "
     aligntool("convert", disk, "--sector-size", "512", "--yes")
-    assert "\nVERSION=FAT16\n" in run("blkid", "-p", "-o", "export", "-O", PART.start, disk)
+    assert "\nVERSION=FAT16\n" in run("blkid", "-p", "-o", "export", "-O", str(PART.start), disk)
 
 
 def test_clusters_too_large_for_shorter_sectors_become_smaller(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_where_everything_is_taken_the_range_is_named(tmp_path: Path) -> None:
     assert place_of(image) == old.moved_to(MIB)
     assert saved.read_bytes()[old.end :] == before[old.end :]
     image.write_bytes(before[: old.end] + bytes(64 * MIB - old.end))
-    back = {"FILE": saved, "DISK": image, "START": old.end, "LENGTH": 64 * MIB - old.end}
+    back: dict[str, str | int | Path] = {"FILE": saved, "DISK": image, "START": old.end, "LENGTH": 64 * MIB - old.end}
     type_by_hand(f"{PAGE}#save-first", "dd if=FILE of=DISK bs=1M iflag", **back)
     assert image.read_bytes() == before
 
