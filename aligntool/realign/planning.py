@@ -20,12 +20,12 @@ from aligntool.audit.wording import (
     next_command,
     next_look,
     next_realign,
-    release_command,
     type_words,
 )
 from aligntool.change import COPY_RATES, Estimate, MovePlan, Place, RealignGoal, Used
 from aligntool.claims import ALL_FREE, Claims, format_range
 from aligntool.commands import ByHand, Command, Hint, by_hand, is_by_hand, joined_commands, typed
+from aligntool.contents.md import MD
 from aligntool.contents.windows_names import StartNames
 from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, Partition, Role
@@ -512,7 +512,7 @@ def _no_room(
     if search.is_full_mbr(disk):
         text += " (the MBR has no unused entry, and without one only some room can be used)"
     if not hint:
-        hint = next_look(disk) if goal.grain_given else _copy_away(disk)
+        hint = next_look(disk) if goal.grain_given else _copy_away(disk, who)
     return Refusal("no-room", disk.name, f"{text}{helps}", hint, lasting=False)
 
 
@@ -522,8 +522,13 @@ def _in_lines(*hints: str) -> Hint:
     return Hint(*found[1:])
 
 
-def _copy_away(disk: Disk) -> str:
-    """Return where the user finds what to do if there is no room, and nothing can be shrunk."""
+def _copy_away(disk: Disk, numbers: Collection[int]) -> str:
+    """Return where the user finds what to do if there is no room for these partitions, and nothing can be
+    shrunk: a member of an array has no files of its own.
+    """
+    for part in parts_of(disk, numbers):
+        if kind_of(part) is MD:
+            return change_by_hand(disk, ByHand.MEMBERS, "mdadm", part)
     return change_by_hand(disk, ByHand.RECREATING, "rsync")
 
 
@@ -675,7 +680,7 @@ def with_repair_commands(report: Report, repairs: Mapping[str, Sequence[Repair]]
     return replace(
         report,
         findings=tuple(
-            replace(finding, next=_by_members(arrays[finding.disk or ""], report.inventory))
+            replace(finding, next=_by_members(arrays[finding.disk or ""], report.inventory, repairs))
             if finding.disk in arrays and finding.partition is None and finding.start == 0 and finding.off_by
             else replace(finding, next=answers.get(key, finding.next))
             for finding, key in found
@@ -688,7 +693,7 @@ def with_members(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> dic
     grids at once: the array itself is where its members put it.
     """
     excluded = {
-        judged.disk.name: _by_members(judged.disk, report.inventory)
+        judged.disk.name: _by_members(judged.disk, report.inventory, repairs)
         for judged in report.judged
         if judged.disk.array and required_grid(judged.grids, judged.disk.sector_size) is None
     }
@@ -698,17 +703,19 @@ def with_members(report: Report, repairs: Mapping[str, Sequence[Repair]]) -> dic
     }
 
 
-def _by_members(array: Disk, inventory: Inventory) -> str:
-    """Return how the start of an array is moved: the array is stopped, and the partition of each member
-    realigned. A member that is a whole drive has none.
+def _by_members(array: Disk, inventory: Inventory, repairs: Mapping[str, Sequence[Repair]]) -> str:
+    """Return how the start of an array is moved: the partition of each member is realigned. What stops the
+    array comes after: a plan only reads, and shows it. A member that is a whole drive, or a partition that
+    nothing moves, leaves only a new array.
     """
     members = set(array.array.members if array.array else ())
     disks = (*inventory.disks, *inventory.below)
-    on = [(disk, part.node) for disk in disks for part in disk.partitions if part.node in members]
-    if not members or {node for _, node in on} != members:
+    on = [(disk, part) for disk in disks for part in disk.partitions if part.node in members]
+    never = {(name, one.partition) for name, each in repairs.items() for one in each if one.answer is NOT}
+    if not members or {part.node for _, part in on} != members or never & {(d.name, p.number) for d, p in on}:
         return by_hand(ByHand.MEMBERS, "mdadm", array.path)
     plans = [next_command(disk, "plan realign") for disk in dict.fromkeys(disk for disk, _ in on)]
-    return joined_commands((release_command(array.name, inventory), *plans))
+    return joined_commands(plans)
 
 
 def on_captured_machine(
@@ -801,7 +808,7 @@ def _not_shrunk(disk: Disk, number: int) -> Repair:
         return Repair(number, NOT, why, by_hand(ByHand.GROWING, "its own tool"))
     why = partition_selection.why_not_shrunk(disk) or "no shrink makes enough"
     text = f"there is not enough room, and nothing here can be shrunk: {why}"
-    return Repair(number, NOT, text, _copy_away(disk))
+    return Repair(number, NOT, text, _copy_away(disk, (number,)))
 
 
 def _options(numbers: Collection[int]) -> Iterator[str]:

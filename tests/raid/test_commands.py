@@ -11,6 +11,7 @@ import pytest
 
 from aligntool.change import RAID_WORDS, ArrayRequest, RaidGoal, plan_with_request, request_in_document, to_json
 from aligntool.cli.raid import ArrayOptions, apply_command
+from aligntool.commands import ByHand, by_hand
 from aligntool.raid.levels import LEVELS
 from aligntool.units import GIB, KIB, MIB
 from tests.conftest import run
@@ -236,9 +237,7 @@ def test_a_command_for_a_captured_machine_has_no_name_that_the_snapshot_masked(t
     shown = run_aligntool("raid", "show", "md0", "--sysroot", MACHINE).stdout
     assert "on it: ext4, mounted at /masked/" in shown  # a path of the snapshot only
     (step,) = (line for line in shown.splitlines() if "→" in line)
-    before, _, commands = step.partition("that are masked here: ")
-    assert before == "  → on the captured machine: first release what uses it (umount, mdadm), under names "
-    assert commands == "sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb"
+    assert step == f"  → on the captured machine: {by_hand(ByHand.MEMBERS, 'mdadm', '/dev/md0')}"
     words = ("--level", "0", "--system", "debian", "--sysroot", MACHINE, "vdh3", "vdc2")
     refused = run_aligntool("raid", "plan", *words, code=3).stderr
     assert "vdh3 is mounted at /masked/" in refused
@@ -247,5 +246,4 @@ def test_a_command_for_a_captured_machine_has_no_name_that_the_snapshot_masked(t
     page = tmp_path / "page.html"
     run_aligntool("report", "--sysroot", MACHINE, "-o", page)
     boxes = re.findall("<pre[^>]*><code>(.*?)</code>", page.read_text(), re.DOTALL)
-    assert commands.replace("&", "&amp;") in boxes and not any("masked" in box for box in boxes)
-    assert "on the captured machine, first release what uses it (umount, mdadm), under" in page.read_text()
+    assert boxes and not any("masked" in box for box in boxes)

@@ -6,9 +6,11 @@ import pytest
 
 from aligntool.audit.judge import audit
 from aligntool.audit.report import Answer, Code
+from aligntool.commands import ByHand, by_hand
 from aligntool.inventory import DiskKind
 from aligntool.linux.look import look
 from aligntool.linux.targets import unpack
+from aligntool.realign.planning import with_repair_commands
 from aligntool.realign.repairs import with_repairs
 from aligntool.recipes.drives import known_geometries
 from aligntool.render.audit import verdict_line
@@ -124,10 +126,21 @@ def test_an_array_whose_members_exclude_every_start_leads_to_its_members() -> No
     found, repairs = with_repairs(report(RAID))
     (first, second) = repairs["md3"]
     assert first.answer == second.answer == "not" and first.next == second.next
-    commands = first.next.removeprefix("on the captured machine: ").split(" && ")
-    plans = [f"sudo aligntool plan realign /dev/vd{letter}" for letter in "cdef"]
-    assert commands == ["sudo mdadm --stop /dev/md3", *plans]
+    assert first.next == f"on the captured machine: {by_hand(ByHand.MEMBERS, 'mdadm', '/dev/md3')}"
     assert {one.next for one in found.findings if one.disk == "md3" and one.code is Code.OFF_PHYSICAL} == {first.next}
     assert not [
         one for name, each in repairs.items() for one in each if one.next.endswith(f"aligntool audit /dev/{name}")
     ]
+
+
+def test_nothing_stops_an_array_for_members_that_cannot_be_moved() -> None:
+    """No tool here shrinks md, and the partitions leave no room. A plan only reads: it is before every stop."""
+    found, repairs = with_repairs(report(RAID))
+    hints = [one.next for each in (found.findings, *repairs.values()) for one in each if one.next]
+    assert not [hint for hint in hints if "--stop" in hint or "release" in hint]
+    for letter in "abcdef":
+        (repair,) = repairs[f"vd{letter}"]
+        assert repair.next == f"on the captured machine: {by_hand(ByHand.MEMBERS, 'mdadm', f'/dev/vd{letter}1')}"
+    possible = with_repair_commands(report(RAID), {})
+    (md0,) = (one for one in possible.findings if one.disk == "md0" and one.code is Code.OFF_PHYSICAL)
+    assert md0.next == "sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb"
