@@ -80,7 +80,7 @@ from aligntool.raid.stale import StaleLine, may_have_stale_lines, stale_lines
 from aligntool.realign.planning import there
 from aligntool.render import plan as shown
 from aligntool.render import tuning as sweeps
-from aligntool.render.lines import EMPTY, ON_CAPTURED, Line, Style, plain, show
+from aligntool.render.lines import CAPTURED, EMPTY, Line, Style, plain, show
 from aligntool.steps import MakeFileSystem
 from aligntool.system import Installed, System
 from aligntool.units import KIB
@@ -355,9 +355,10 @@ def persist_command(
     operation = Persist(array, PersistGoal(system, place, _root_of(below), text), root)
     if not (dry_run or kept.output is not None or root is not None):
         return run_change(operation, yes=yes, json_=json_, verbose=verbose)
-    # The plan of a captured machine cannot be applied here.
-    read = (root, measured)
-    show_only(operation, json_=json_, kept=kept, applicable=root is None, inputs=read, verbose=verbose)
+    plan = partial(show_only, operation, json_=json_, kept=kept, inputs=(root, measured), verbose=verbose)
+    if root is None:
+        return plan()
+    plan(where=CAPTURED, not_applied=lambda _: "it is not for `aligntool apply` on this machine")
 
 
 def _root_of(below: str | None) -> str:
@@ -399,7 +400,7 @@ class Persist(acting.ArrayOperation):
         return plan_with_request(plan, "persist", self.goal) + "\n"
 
     def next_command(self) -> str:
-        return apply_command("raid persist", typed_arguments())
+        return apply_command("raid persist", typed_arguments(), *_ELSEWHERE)
 
     def locked(self, plan: Plan) -> AbstractContextManager[ChangeInProgress]:
         return acting.locked_array(plan, lambda: find_persist_plan(plan.disk.path, self.goal))
@@ -453,16 +454,15 @@ def plan_command(
     plan = partial(show_only, json_=json_, kept=kept, inputs=read, verbose=verbose)
     if root is not None:
         with open_sysroot(root) as tree:
-            captured = array_of_capture(drives, chosen, root, tree)
-            applicable = captured.has_serials or kept.file is None  # by `apply`, or by `raid create`
-            where = f"on the captured machine, with a copy of {kept.file}: " if kept.file else ON_CAPTURED
-            return plan(captured, applicable=applicable, where=where)
+            captured = array_of_capture(drives, chosen, root, tree, saved=json_ or kept.output is not None)
+            return plan(captured, where=CAPTURED, not_applied=captured.why_not_applied)
     named = tuple(options.distinct_devices(drives))
     _say_unused(chosen, named)
     if of_images:
         assumed = chosen.system is None
         images = ArrayOfImages(named, chosen.goal(), made_from=IMAGES, given=given, for_this_machine=assumed)
-        return plan(images, applicable=False)
+        never = "`aligntool apply` refuses it: image files stand for its drives"
+        return plan(images, where="with the drives themselves", not_applied=lambda _: never)
     return plan(CreateArray(named, chosen.goal()))
 
 
@@ -479,11 +479,22 @@ def typed_arguments() -> list[str]:
     return sys.argv[next(index for index, word in enumerate(sys.argv) if word in ("raid", "plan")) + 2 :]
 
 
-def apply_command(name: str, words: Sequence[str]) -> str:
+# Options with a value that save a plan, or state what is not on the machine of the drives.
+_ELSEWHERE = ("-o", "--output", "--sysroot", "--sector-size", "--physical-sector-size")
+
+
+def apply_command(name: str, words: Sequence[str], *without: str) -> str:
     """Return the command that applies a plan that was only shown: `name`, with the `words` typed for the
-    plan.
+    plan. `without`: options that are left out, with their values.
     """
-    return typed(f"aligntool {name}", *(word for word in words if word != "--dry-run"))
+    left = iter(words)
+    kept = []
+    for word in left:
+        if word in without:
+            next(left, "")
+        elif word not in ("--dry-run", "--overwrite") and word.partition("=")[0] not in without:
+            kept.append(word)
+    return typed(f"aligntool {name}", *kept)
 
 
 def find_array_plan(drives: list[str], goal: RaidGoal, root: str | None = None) -> Plan:
@@ -724,6 +735,7 @@ class CapturedArray(CreateArray):
     sysroot: str  # as it was typed
     tree: Tree
     nodes: Mapping[str, str]  # the kernel's paths of the drives
+    saved: bool
 
     @property
     def has_serials(self) -> bool:
@@ -733,8 +745,15 @@ class CapturedArray(CreateArray):
         return plan
 
     def next_command(self) -> str:
-        words = [f"--sysroot={self.sysroot}", "--sysroot", self.sysroot]
-        return apply_command("raid create", [word for word in typed_arguments() if word not in words])
+        return apply_command("raid create", typed_arguments(), *_ELSEWHERE)
+
+    def why_not_applied(self, plan: Plan) -> str:
+        """Return why `aligntool apply` refuses the saved plan on every machine, or ""."""
+        never = "`aligntool apply` refuses it on every machine: "
+        if not self.has_serials:
+            return f"{never}the capture has no serial numbers (aligntool snapshot --serials)"
+        unknown = shown.unidentified(plan)
+        return unknown and f"{never}{unknown}"
 
     def make_plan(self) -> Plan:
         """Plan from what the capture shows. Raises Refused with every reason."""
@@ -769,10 +788,11 @@ class CapturedArray(CreateArray):
             refuse([*refused.refusals, *captured_refusals(needs, machine, files)])
             raise
         refuse(captured_refusals(needs_of_plan(plan, here=True), machine, files, plan.array))
-        unchecked = unchecked_of_capture(members, goal, serials=self.has_serials)
-        unknown = shown.unidentified(plan)
-        if unknown and self.has_serials:
-            unchecked = (*unchecked, f"{unknown}, so `aligntool apply` refuses the saved plan")
+        applied = self.saved and not self.why_not_applied(plan)
+        unchecked = unchecked_of_capture(members, goal, serials=self.has_serials, applied=applied)
+        if self.saved and self.has_serials and not applied:
+            text = f"{shown.unidentified(plan)}, so `aligntool apply` refuses the saved plan"
+            unchecked = (*unchecked, text)
         return replace(plan, unchecked=unchecked)
 
     def _hint_there(self, hint: str) -> str:
@@ -782,13 +802,15 @@ class CapturedArray(CreateArray):
         )
 
 
-def array_of_capture(drives: list[str], chosen: ArrayOptions, sysroot: str, tree: Tree) -> CapturedArray:
+def array_of_capture(
+    drives: list[str], chosen: ArrayOptions, sysroot: str, tree: Tree, *, saved: bool
+) -> CapturedArray:
     """Return the operation for drives as they were named on the captured machine. Raises Refused."""
     nodes = {name: captured_node(tree, name) for name in drives}
     named = tuple(options.distinct_devices(drives, nodes.__getitem__))
     _say_unused(chosen, named)
     goal = chosen.goal(tree)
-    return CapturedArray(named, goal, made_from=CAPTURE, sysroot=sysroot, tree=tree, nodes=nodes)
+    return CapturedArray(named, goal, made_from=CAPTURE, sysroot=sysroot, tree=tree, nodes=nodes, saved=saved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -800,6 +822,10 @@ class ArrayOfImages(CreateArray):
 
     def shown(self, plan: Plan) -> Plan:
         return plan
+
+    def next_command(self) -> str:
+        words = ["DRIVE" if word in self.drives else word for word in typed_arguments()]
+        return apply_command("raid create", words, "--wipe", *_ELSEWHERE)
 
     def make_plan(self) -> Plan:
         """Plan for drives of these sizes, with what the files contain. Raises Refused with every reason."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
-from itertools import chain
 from types import FrameType
 from typing import ParamSpec, Protocol, TextIO
 
@@ -165,36 +164,36 @@ def show_only(
     *,
     json_: bool,
     kept: PlanFile = NOT_SAVED,
-    applicable: bool = True,
     inputs: Iterable[str | None] = (),
     verbose: bool = False,
     where: str = "",
+    not_applied: Callable[[Plan], str] = lambda plan: "",
 ) -> None:
-    """Show a plan without applying it, and save it if requested. `applicable`: it can be applied on this
-    machine, or `where`, which begins the command for that. `inputs`: the files that it is made from, besides
-    the disk. `verbose`: show every byte range and command.
+    """Show a plan without applying it, and save it if requested. `inputs`: the files that it is made from,
+    besides the disk. `verbose`: show every byte range and command. `where`: on which machine, if it is not
+    for this one. `not_applied`: why the saved plan is not for `aligntool apply`, or "".
     """
     plan = _possible_plan(operation)
     kept.refuse("nothing was written", (plan.disk.path, *inputs))
     kept.write(operation.document(plan))
-    if kept.file and applicable:
-        remark(f"the plan is saved in {kept.file}")
+    never = not_applied(plan)
+    applied = kept.file if not never else None
+    if applied:
+        remark(f"the plan is saved in {applied}")
+        where = where and f"{where}, with a copy of {applied}"
+    begin = where and f"{where}: "
+    apply = begin + str(Command("aligntool", ("apply", applied or ""), is_node(plan.disk.path)))
     if json_ or kept.piped:
         sys.stdout.write(operation.document(plan))
-        if kept.file and applicable:
-            suggest(where + str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path))))
+        if applied:
+            suggest(apply)
         return
     # Root may be needed for the disk, not for the file.
-    type_next = writable_copy(plan.disk.path) or (
-        str(Command("aligntool", ("apply", kept.file), is_node(plan.disk.path)))
-        if kept.file
-        else operation.next_command()
-    )
-    shown = operation.shown(plan)
-    lines = operation.lines(shown, where + type_next if applicable else "", verbose=verbose)
-    if kept.file and not applicable:
-        text = f"{kept.file} is written; it is not for `aligntool apply` on this machine"
-        lines = chain(lines, paragraph(text, terminal_width()))
+    copy = writable_copy(plan.disk.path)
+    type_next = begin + copy if copy else apply if applied else begin + operation.next_command()
+    lines = list(operation.lines(operation.shown(plan), type_next, verbose=verbose))
+    if kept.file and never:  # before the last line, which is the next command
+        lines[-1:-1] = (*paragraph(f"{kept.file} is written; {never}", terminal_width()), EMPTY)
     page_lines(lines)
 
 

@@ -40,11 +40,14 @@ def unchecked_of_system(goal: RaidGoal) -> str:
 
 
 def unchecked_of_capture(
-    members: Sequence[Judged], goal: RaidGoal, *, serials: bool | None
+    members: Sequence[Judged], goal: RaidGoal, *, serials: bool, applied: bool
 ) -> tuple[str, ...]:
-    """Return what a captured machine does not show. `serials`: it was captured with serial numbers."""
+    """Return what a captured machine does not show. `serials`: it was captured with serial numbers.
+    `applied`: the plan is saved, for `aligntool apply`.
+    """
     unhealthy = without_health([judged.disk for judged in members])
-    last = "`aligntool apply` checks all of that on the captured machine before it writes"
+    last = f"`aligntool {'apply' if applied else 'raid create'}` checks all of that on the captured machine"
+    last += " before it writes"
     if not serials:
         last = (
             "which drives these are: `aligntool raid create` on the captured machine checks all of that; for"
@@ -56,7 +59,7 @@ def unchecked_of_capture(
         _of_system(goal, ", and in which versions"),
         *([f"the health of {', '.join(unhealthy)}"] if unhealthy else []),
         last,
-        _NEW_UUIDS + ("; `aligntool apply` of the saved plan keeps those shown" if serials else ""),
+        _NEW_UUIDS + ("; `aligntool apply` of the saved plan keeps those shown" if applied else ""),
     )
 
 

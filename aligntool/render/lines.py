@@ -180,7 +180,8 @@ def folded(line: Line, width: int) -> Iterator[Line]:
     yield tuple(row)
 
 
-ON_CAPTURED = "on the captured machine: "  # begins a command for there
+CAPTURED = "on the captured machine"
+ON_CAPTURED = f"{CAPTURED}: "  # begins a command for there
 
 
 def step_line(indent: str, step: str) -> Line:

@@ -191,7 +191,8 @@ def test_image_files_stand_for_drives_of_their_size(sparse: Callable[..., Path],
     assert made["level"] == "raid1" and 1 * GIB < document["plan"]["disk"]["size"] < 2 * GIB
     text = run_aligntool(*plan, code=0).stdout
     assert "the drives that these files stand for" in block(text)[0]
-    assert "→" not in text and "sudo" not in text
+    there = "raid create --level 1 --fs ext4 --system debian --spare-end 1MiB DRIVE DRIVE"
+    assert text.splitlines()[-1] == f"→ with the drives themselves: sudo aligntool {there}"
 
 
 def test_a_plan_of_image_files_says_that_sectors_are_taken_as_512_bytes(sparse: Callable[..., Path]) -> None:
@@ -251,7 +252,8 @@ def test_a_saved_plan_for_image_files_ends_with_its_file_which_apply_refuses(
     plan = (*RAID1, "--system", "arch", *images)
     assert "is written" not in run_aligntool(*plan, code=0).stdout
     said = words(run_aligntool(*plan, "-o", kept, code=0).stdout)
-    assert said.endswith(f"{kept} is written; it is not for `aligntool apply` on this machine")
+    assert f"{kept} is written; `aligntool apply` refuses it: image files stand for its drives → " in said
+    assert said.endswith("raid create --level 1 --fs ext4 --system arch DRIVE DRIVE")
     assert "image files in place of drives" in run_aligntool("apply", "--yes", kept, code=3).stderr
     assert "is written" not in run_aligntool(*plan, "--json", "-o", kept, "--overwrite", code=0).stdout
 
@@ -264,6 +266,27 @@ def test_a_saved_plan_of_a_capture_with_serials_ends_with_where_it_is_applied(tm
     done = run_aligntool(*RAID1, "--system", "debian", *form, "--sysroot", root, *WIPED, "-o", kept, code=0)
     last = (done.stderr if form else done.stdout).rstrip().split("\n")[-1]
     assert last.strip() == f"→ on the captured machine, with a copy of {kept}: sudo aligntool apply {kept}"
+
+
+@pytest.mark.parametrize("serials", [False, True])
+def test_a_saved_plan_that_no_machine_applies_says_why_and_ends_with_create(tmp_path: Path, *, serials: bool) -> None:
+    """Drives that report no serial number are not told from others, also in a capture with serial numbers."""
+    root = unpacked(SWITCH, tmp_path / "machine")
+    (root / "aligntool" / "manifest.json").write_text(json.dumps({"version": 1, "serials": serials}))
+    for name in ("serial", "wwid"):
+        for file in (*root.glob(f"sys/**/{name}"), *root.glob(f"sys/**/device/{name}")):
+            file.write_text("\n")
+    for file in root.glob("run/udev/data/*"):
+        file.write_text("".join(line for line in file.open() if "SERIAL" not in line and "WWN" not in line))
+    kept = tmp_path / "plan.json"
+    plan = (*RAID1, "--system", "debian", f"--sysroot={root}", *WIPED)
+    saved = run_aligntool(*plan, "-o", kept, code=0).stdout
+    shown = run_aligntool(*plan, code=0).stdout
+    made = f"→ on the captured machine: sudo aligntool raid create {' '.join((*RAID1[2:], '--system debian', *WIPED))}"
+    assert saved.splitlines()[-1] == shown.splitlines()[-1] == made
+    why = "/dev/nvme0n1, /dev/nvme2n1 report no serial number" if serials else "the capture has no serial numbers"
+    assert f"{kept} is written; `aligntool apply` refuses it on every machine: {why}" in words(saved)
+    assert "saved plan" not in shown and "is written" not in shown
 
 
 def test_sector_sizes_are_only_given_for_image_files() -> None:
@@ -291,7 +314,7 @@ def test_a_capture_of_this_machine_gives_the_plan_that_is_made_here(
     assert "Not checked here" in run_aligntool(*RAID1, "--sysroot", capture, *drives, code=0).stdout
     other = "fedora" if find_distribution() != "fedora" else "arch"
     shown = run_aligntool(*RAID1, "--sysroot", capture, "--system", other, *drives, "-o", tmp_path / "b.json", code=0)
-    assert f"on the captured machine, with a copy of {tmp_path / 'b.json'}: sudo aligntool apply" in shown.stdout
+    assert shown.stdout.splitlines()[-1].startswith("→ on the captured machine: sudo aligntool raid create --level 1")
     assert "of the same size, so `aligntool apply` refuses the saved plan" in words(shown.stdout)
     refused = run_aligntool("apply", "--yes", tmp_path / "b.json", code=3)
     assert f"make a new plan: --system {find_distribution()}" in refused.stderr and refused.stdout == ""
