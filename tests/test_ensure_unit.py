@@ -64,3 +64,16 @@ def test_its_command_is_valid_and_reads_the_file_that_the_unit_waits_for() -> No
     done = run_aligntool(*words)
     assert done.returncode == 3 and f"{FOLDER}/absent.toml" in done.stderr
     assert settings()["ConditionPathExists"] == [f"{FOLDER}/%i.toml"]
+
+
+def test_the_manual_pages_that_the_units_name_exist() -> None:
+    """systemd.unit(5): Documentation=."""
+    pages = Path(__file__).parent.parent / "docs/man"
+    named = [
+        word.removeprefix("man:").removesuffix(")").split("(")
+        for unit in UNIT.parent.iterdir()
+        for line in unit.read_text().splitlines()
+        for word in line.removeprefix("Documentation=").split()
+        if line.startswith("Documentation=") and word.startswith("man:")
+    ]
+    assert named and all((pages / f"man{section}" / f"{name}.{section}").exists() for name, section in named)
