@@ -136,6 +136,7 @@ def _state_findings(disk: Disk, facts: ArrayFacts, *, first_build: bool | None) 
         evidence = [f"members: {', '.join(listed) or 'none'}"]
         if first_build is None:
             evidence.append("whether it is built for the first time is unknown: no bitmap of it was read")
+        evidence.append(f"replace a member {change_by_hand(disk, ByHand.MEMBERS, 'mdadm')}")
         detail = look_at(disk, "mdadm --detail")
         yield disk_finding(disk, Code.ARRAY_DEGRADED, Severity.ERROR, text, *evidence, next_=detail)
     elif failed := [name for name, state in facts.member_states if FAULTY in state.split(",")]:

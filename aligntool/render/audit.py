@@ -452,7 +452,10 @@ def fine_arrays(report: Report) -> Iterator[str]:
         chunk = f", chunk of {format_size(facts.chunk)} as wanted" if facts.chunk else ""
         busy = "" if facts.sync_action in (None, "idle", "frozen") else f"; {facts.sync_action} runs"
         count = f"{counted(len(found), 'member')}, the data of each on its boundaries"
-        yield f"Array {disk.name} ({name}): {count}{chunk}; nothing to repair{busy}"
+        about = {found.code for found in report.findings if found.disk == disk.name} - {Code.ARRAY_BUSY}
+        codes = sorted(code.value for code in about)
+        left = f"{counted(len(codes), 'note')}: {', '.join(codes)}" if codes else "nothing to repair"
+        yield f"Array {disk.name} ({name}): {count}{chunk}; {left}{busy}"
 
 
 def _squashfs_images(report: Report) -> Sequence[Judged]:

@@ -32,7 +32,8 @@ def test_a_healthy_array_has_only_the_note_that_parity_passes_no_discards(level:
 def test_a_healthy_array_has_a_line_of_its_own(level: str) -> None:
     chunk = ", chunk of 64KiB as wanted" if level != "raid1" else ""
     members = f"{LEVELS[level]} members, the data of each on its boundaries"
-    said = [f"Array md127 (any:data, {level}): {members}{chunk}; nothing to repair"]
+    left = "1 note: AT607" if level in ("raid5", "raid6") else "nothing to repair"
+    said = [f"Array md127 (any:data, {level}): {members}{chunk}; {left}"]
     assert [*fine_arrays(report(machine(level, system())))] == said
     lines = audit_lines(report(machine(level, system())), width=60, verbose=False, quiet=False)
     text = " ".join("".join(text_of(lines)).split())
@@ -51,6 +52,17 @@ def test_an_array_with_a_problem_or_that_was_not_judged_has_no_such_line(facts: 
 def test_a_healthy_array_that_is_checked_says_so() -> None:
     (said,) = fine_arrays(report(machine("raid1", system(), sync_action="check")))
     assert said.endswith("; nothing to repair; check runs")
+
+
+def test_an_array_with_a_note_is_not_said_to_need_nothing() -> None:
+    (said,) = fine_arrays(report(machine("raid1", system(), policy="resync", bitmap="none", each=100 * GIB)))
+    assert said.endswith("; 1 note: AT605")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_array_with_members_missing_leads_to_how_they_are_replaced(level: str) -> None:
+    lines = audit_lines(report(machine(level, system(), degraded=1)), width=200, verbose=False, quiet=False)
+    assert "replace a member by hand, with mdadm on /dev/md127: docs/by-hand.md#members-of-an-array" in "".join(text_of(lines))
 
 
 # facts of the array -> code and severity; each row next to one on the other side of the limit
@@ -119,7 +131,7 @@ def test_the_failed_member_of_a_degraded_array_is_named() -> None:
         facts = {"member_states": (*states, ("nvme2n1p1", third)), "spares": spares}
         found = report(machine("raid5", None, degraded=1, **facts))
         (finding,) = [one for one in found.findings if one.code.value == "AT601"]
-        assert finding.evidence == (f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})",)
+        assert finding.evidence[0] == f"members: nvme0n1p1, nvme1n1p1 (faulty), nvme2n1p1 ({last})"
 
 
 BUILT = ("in_sync", "in_sync", "spare")
