@@ -347,7 +347,7 @@ def captured_tree(folder: str, *, archive: str = "") -> Tree:
         hint = "" if archive else f"--sysroot {shell_word(str(captures[0]))}"
         raise Refused(f"{archive or folder} holds several captured machines: {names}", hint=hint)
     hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
-    raise Refused(f"{archive or folder} holds no captured sys/ folder", hint=hint)
+    raise Refused(f"{archive or folder} is not a snapshot: it has no sys/ folder", hint=hint)
 
 
 def _tree_of_folder(place: Path) -> Tree:

@@ -27,7 +27,7 @@ from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
-MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "errors and misaligned disks")
+MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "errors and disks")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 _NOT_SHOWN = "–: the snapshot does not show how much was written; ranked before 0B"
@@ -35,6 +35,7 @@ _MEANINGS = {
     "off": "off: misaligned partitions",
     "unknown": "unknown: partitions whose alignment is unknown",
     "extra": f"extra: predicted extra work of the drives per day, as bytes written; {_NOT_SHOWN}",
+    "errors and disks": "disks: those that are misaligned",
 }
 COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer"
@@ -330,7 +331,8 @@ def _squares(fleet: Fleet) -> Iterator[dict[str, object]]:
         yield {
             "name": machine.name,
             "tone": tone_of(state),
-            "mark": _mark(state),
+            "damage": bool(machine.damages),
+            "mark": "!" if machine.damages else _mark(state),
             "words": state_words(state),
             "row": rows.get(machine.snapshot, 0),
         }

@@ -298,7 +298,7 @@ def recipe_lines(recipes: Sequence[Recipe], *, width: int, typed: str = "") -> I
 def _command_for_kind(kind: str) -> str:
     """Return the command that takes recipes of a kind, including the option before the name."""
     if kind == "ensure":
-        return "sudo aligntool raid ensure"
+        return "sudo aligntool raid ensure --dry-run"
     return (
         f"{'sudo ' * (kind == 'raid')}aligntool {_COMMANDS[kind]}"
         f" {'--profile' if kind == 'bench' else '--recipe'}"
@@ -308,7 +308,7 @@ def _command_for_kind(kind: str) -> str:
 def _goal_words(goal: Goal) -> Iterator[str]:
     match goal:
         case EnsureGoal():
-            yield from _array_words(goal.array)
+            yield from _array_words(goal.array, counted_below=True)
             yield from _selection_words(goal)
         case BenchGoal():
             yield from _bench_words(goal)
@@ -330,12 +330,14 @@ def _goal_words(goal: Goal) -> Iterator[str]:
                 yield f"  {format_size(goal.spare_end)} left free at the end"
 
 
-def _array_words(goal: RaidGoal) -> Iterator[str]:
-    """Yield the settings of a recipe for arrays; aligntool recommends the others."""
+def _array_words(goal: RaidGoal, *, counted_below: bool = False) -> Iterator[str]:
+    """Yield the settings of a recipe for arrays; aligntool recommends the others. `counted_below`: the number
+    of drives follows.
+    """
     layout = f", layout {goal.layout}" if goal.layout else ""
-    least = least_members(level_of(goal.level), goal.layout or "")
+    least = "" if counted_below else f"at least {least_members(level_of(goal.level), goal.layout or '')} "
     members = goal.members.replace("-", " ")
-    yield f"  {goal.level}{layout} of at least {least} {members}, for {goal.workload} use"
+    yield f"  {goal.level}{layout} of {least}{members}, for {goal.workload} use"
     sizes = (
         ("chunk", goal.chunk),
         ("EFI system partition", goal.esp_size),
@@ -376,7 +378,7 @@ def _selection_words(goal: EnsureGoal) -> Iterator[str]:
     words += [f"at most {format_size(drives.most_size)}"] if drives.most_size is not None else []
     number = f"{drives.least} to {drives.most}" if drives.most is not None else f"{drives.least} or more"
     number = f"exactly {drives.least}" if drives.least == drives.most else number
-    yield f"  {number} drives, each: {' and '.join(words)}"
+    yield f"  {number} {'drive' if drives.most == 1 else 'drives'}, each: {' and '.join(words)}"
     kinds = {"raid0": "becomes a RAID0 of one", "filesystem": "gets a plain file system"}
     one = kinds.get(drives.one, "is an error unless the level allows one")
     none = "there is nothing to do" if drives.may_be_none else "it is an error"

@@ -62,7 +62,9 @@ def test_an_array_with_a_note_is_not_said_to_need_nothing() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_array_with_members_missing_leads_to_how_they_are_replaced(level: str) -> None:
     lines = audit_lines(report(machine(level, system(), degraded=1)), width=200, verbose=False, quiet=False)
-    assert "replace a member by hand, with mdadm on /dev/md127: docs/by-hand.md#members-of-an-array" in "".join(text_of(lines))
+    assert "replace a member by hand, with mdadm on /dev/md127: docs/by-hand.md#members-of-an-array" in "".join(
+        text_of(lines)
+    )
 
 
 # facts of the array -> code and severity; each row next to one on the other side of the limit

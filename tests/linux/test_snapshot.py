@@ -356,7 +356,7 @@ class TestHostileArchives:
             look([], sysroot=str(path))
 
     @pytest.mark.parametrize(
-        ("names", "why"), [(["a", "b"], "several captured machines: a, b"), ([], "no captured sys/")]
+        ("names", "why"), [(["a", "b"], "several captured machines: a, b"), ([], "is not a snapshot")]
     )
     def test_a_refusal_names_the_archive_and_not_the_folder_where_it_was_unpacked(
         self, tmp_path: Path, names: list[str], why: str

@@ -149,7 +149,7 @@ class TestWhereTheTreeIs:
         assert shlex.split(refusal.value.hint) == ["--sysroot", f"{root.parent}/other one"]
 
     def test_a_folder_without_sysfs_is_refused_with_a_hint(self, tmp_path: Path) -> None:
-        with pytest.raises(Refused, match="no captured sys/ folder") as refusal:
+        with pytest.raises(Refused, match="is not a snapshot: it has no sys/ folder") as refusal:
             captured_tree(str(tmp_path))
         assert "snapshot" in refusal.value.hint
 

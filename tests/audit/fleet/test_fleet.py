@@ -864,3 +864,12 @@ def test_the_document_counts_the_errors_of_each_code(tmp_path: Path) -> None:
     counts = [sum(each["count"] for each in machine["error_codes"]) for machine in found["machines"]]
     assert counts == [machine["errors"] for machine in found["machines"]] and any(counts)
     assert {each["code"] for machine in found["machines"] for each in machine["error_codes"]} >= {"AT101"}
+
+
+def test_the_square_of_a_machine_with_a_degraded_array_differs_from_a_misaligned_one() -> None:
+    fleet = Fleet()
+    for number, machine in enumerate((Machine("slow", off_grid=9, errors=9), replace(DEGRADED, off_grid=1))):
+        fleet.add(number, machine)
+    page = page_html(fleet, "2026-11-29T00:00:00Z")
+    assert '<li class="error damage" data-name="db1"' in page and '<li class="error" data-name="slow"' in page
+    assert '<span aria-hidden="true">!</span>' in page and '<span aria-hidden="true">9</span>' in page
