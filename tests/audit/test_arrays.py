@@ -54,7 +54,7 @@ def test_a_healthy_array_that_is_checked_says_so() -> None:
     assert said.endswith("; nothing to repair; check runs")
 
 
-def test_an_array_with_a_note_is_not_said_to_need_nothing() -> None:
+def test_the_line_of_an_array_names_its_notes() -> None:
     (said,) = fine_arrays(report(machine("raid1", system(), policy="resync", bitmap="none", each=100 * GIB)))
     assert said.endswith("; 1 note: AT605")
 
