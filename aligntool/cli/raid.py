@@ -63,7 +63,7 @@ from aligntool.measure.targets import find_target
 from aligntool.raid import existing, steps_system
 from aligntool.raid import measured as tuned
 from aligntool.raid import settings as live
-from aligntool.raid.boot import SYSTEMS
+from aligntool.raid.boot import LIST_FILE, SYSTEMS, listed_copy_steps
 from aligntool.raid.commands import array_device, command_of
 from aligntool.raid.current_names import absent_drives
 from aligntool.raid.elsewhere import (
@@ -377,8 +377,24 @@ def find_persist_plan(array: str, goal: PersistGoal, sysroot: str | None = None)
         words = typed("aligntool raid persist", "--root", goal.root)
     plan = plan_persist(find_array(inventory.disks, named, command=words), inventory, goal)
     if plan.installed is not None:
+        plan = with_boot_copies(plan)
         acting.refuse_unready(needs_of_plan(plan, here=True), plan.steps, paths=steps_system.paths_of(plan))
     return plan
+
+
+def with_boot_copies(plan: ArrayPlan, here: steps_system.Paths = steps_system.HERE) -> ArrayPlan:
+    """Return the plan for an installed system, also with the copies of the EFI system partitions beside the
+    array, if the list of this system, which made the array, has them.
+    """
+    listed = listed_copy_steps(steps_system.text_of(LIST_FILE, here), plan.disk.disk_id or "")
+    in_effect = in_effect_in(steps_system.paths_of(plan))
+    missing = tuple(step for step in listed if not in_effect(step))
+    if not missing:
+        return plan
+    note = (
+        f"the EFI system partitions on its drives are kept in sync, as listed in {LIST_FILE} of this system"
+    )
+    return replace(plan, steps=(*plan.steps, *missing), notes=(*plan.notes, note))
 
 
 @dataclass(frozen=True, slots=True)

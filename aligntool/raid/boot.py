@@ -491,6 +491,8 @@ def _unit_steps(unit: str, *names: str) -> Iterator[WriteFile | EnableUnit]:
 
 UNIT = "esp-copies.service"
 LIST_FILE = "/etc/default/esp-copies"
+_FAT = "[0-9A-F]{4}-[0-9A-F]{4}"
+_LISTED = re.compile(rf'ESP_COPIES="{_FAT}(?: {_FAT})*" ESP_ARRAY=([0-9a-f-]{{36}})')
 
 
 def boot_volumes(goal: RaidGoal, placed: Sequence[Placed]) -> tuple[str, ...]:
@@ -520,9 +522,26 @@ def boot_copy_steps(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[steps.
     """
     volumes = boot_volumes(goal, placed)
     if volumes:
-        array = UUID(goal.array_uuid.replace(":", ""))  # as blkid writes it
-        yield edit(LIST_FILE, "ESP_COPIES=", f'ESP_COPIES="{" ".join(volumes)}" ESP_ARRAY={array}')
-        yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
+        yield from _copy_steps(f'ESP_COPIES="{" ".join(volumes)}" ESP_ARRAY={_as_blkid(goal.array_uuid)}')
+
+
+def listed_copy_steps(text: str, array_uuid: str) -> Iterator[steps.FileStep | EnableUnit]:
+    """Yield the steps that keep the EFI system partitions of an array in sync as the list of another system
+    does; none if that is not for this array. `text`: of that list.
+    """
+    for line in text.splitlines():
+        found = _LISTED.fullmatch(line)
+        if found and found[1] == _as_blkid(array_uuid):
+            yield from _copy_steps(line)
+
+
+def _as_blkid(array_uuid: str) -> str:
+    return str(UUID(array_uuid.replace(":", "")))
+
+
+def _copy_steps(line: str) -> Iterator[steps.FileStep | EnableUnit]:
+    yield edit(LIST_FILE, "ESP_COPIES=", line)
+    yield from _unit_steps(UNIT, "esp-copies.sh", UNIT)
 
 
 def esp_notes(goal: RaidGoal, placed: Sequence[Placed]) -> Iterator[str]:

@@ -13,12 +13,13 @@ import pytest
 
 from aligntool.change import ArrayPlan, StepBegun
 from aligntool.cli.arrays import continue_array
+from aligntool.cli.raid import with_boot_copies
 from aligntool.errors import Refused, Stopped
 from aligntool.linux.installed import find_installed
 from aligntool.raid.apply import apply_record, begin, undo_record
 from aligntool.raid.record import find_records, lock_state
 from aligntool.raid.steps_system import Paths, is_in_effect, refuse_mount_point
-from aligntool.steps import EditFile, MakeDirectory, Mount, RebuildInitramfs
+from aligntool.steps import EditFile, MakeDirectory, Mount, RebuildInitramfs, WriteFile
 from tests.conftest import run, unmount
 from tests.installed import installed_system
 from tests.raid.applying.builders import plan_of
@@ -181,3 +182,52 @@ def test_a_mount_point_through_a_link_is_refused_and_never_made(plan: ArrayPlan,
 @pytest.mark.parametrize("place", ["/run/data", "/proc/x", "/dev/shm/x", "/sys/x"])
 def test_a_mount_point_in_a_folder_of_the_kernel_is_refused(paths: Paths, place: str) -> None:
     assert list(refuse_mount_point(Mount(place), paths))
+
+
+# EFI system partitions beside the array, which the system that made the array keeps in sync.
+
+SYSTEMCTL = """#!/usr/bin/sh
+case $1 in
+    enable) echo "$2" >> /etc/enabled ;;
+    *) grep -qx "$2" /etc/enabled ;;
+esac
+"""
+ARRAY = "6b3b2ed4:0c1a4f0e:9c552f5a:0a3d1c11"
+LINE = 'ESP_COPIES="1111-AAAA 1111-AAAB" ESP_ARRAY=6b3b2ed4-0c1a-4f0e-9c55-2f5a0a3d1c11'
+COPIED = ("/etc/default/esp-copies", "/usr/local/lib/esp-copies.sh", "/etc/systemd/system/esp-copies.service")
+
+
+def with_copies(paths: Paths, here: Path, text: str) -> ArrayPlan:
+    (here / "etc/default").mkdir(parents=True)
+    (here / "etc/default/esp-copies").write_text(text)
+    made = replace(plan_of([]), purpose="persist", installed=paths.installed)
+    made = replace(made, disk=replace(made.disk, disk_id=ARRAY))
+    return with_boot_copies(made, Paths(here, here / "state"))
+
+
+def test_an_installed_system_gets_the_copies_of_the_boot_loader(paths: Paths, root: Path, tmp_path: Path) -> None:
+    for folder in ("etc/default", "etc/systemd/system"):
+        (root / folder).mkdir(parents=True)
+    (root / "usr/bin/systemctl").write_text(SYSTEMCTL)
+    (root / "usr/bin/systemctl").chmod(0o755)
+    plan = with_copies(paths, tmp_path / "here", f"# of the user\n{LINE}\n")
+    assert [step.path for step in plan.steps if isinstance(step, EditFile | WriteFile)] == list(COPIED)
+    list(apply_record(begin(plan, paths), plan, paths))
+    assert (root / COPIED[0][1:]).read_text() == f"{LINE}\n"
+    assert "ESP_ARRAY" in (root / COPIED[1][1:]).read_text()
+    assert (root / "etc/enabled").read_text() == "esp-copies.service\n"
+    assert with_copies(paths, tmp_path / "again", f"{LINE}\n").steps == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        LINE.replace("1c11", "1c12"),  # of another array
+        f"{LINE}; reboot",
+        LINE.replace("1111-AAAB", "$(reboot)"),
+        f"#{LINE}",
+    ],
+)
+def test_a_list_that_is_not_for_this_array_is_not_copied(paths: Paths, tmp_path: Path, text: str) -> None:
+    assert with_copies(paths, tmp_path / "here", f"{text}\n").steps == ()
