@@ -136,7 +136,7 @@ def test_an_array_whose_members_exclude_every_start_leads_to_its_members() -> No
 def test_nothing_stops_an_array_for_members_that_cannot_be_moved() -> None:
     """No tool here shrinks md, and the partitions leave no room. A plan only reads: it is before every stop."""
     found, repairs = with_repairs(report(RAID))
-    hints = [one.next for each in (found.findings, *repairs.values()) for one in each if one.next]
+    hints = [one.next for one in found.findings] + [one.next for each in repairs.values() for one in each]
     assert not [hint for hint in hints if "--stop" in hint or "release" in hint]
     for letter in "abcdef":
         (repair,) = repairs[f"vd{letter}"]
