@@ -1,4 +1,4 @@
-"""The examples for clouds: parsed as the platforms parse them, and each file and script in them is valid."""
+"""The examples: parsed as the platforms parse them, and each file and script in them is valid."""
 
 import email
 import subprocess
@@ -49,6 +49,7 @@ def scripts() -> Iterator[tuple[str, str]]:
     yield "eks-user-data.txt", parts()[0][1]
     for name in DAEMON_SETS:
         yield name, documents(name)[0]["data"]["ensure.sh"]
+    yield "debootstrap-raid1.sh", (FOLDER / "debootstrap-raid1.sh").read_text()
 
 
 @pytest.mark.parametrize(("example", "name", "text"), list(files()))

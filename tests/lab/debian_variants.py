@@ -6,15 +6,18 @@ tests need not wait for it.
 
 import fcntl
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.boots.system import mirror
 from tests.conftest import run
 from tests.lab import debian
-from tests.lab.kernel import CACHE
+from tests.lab.kernel import CACHE, ROOT
 from tests.mover.loop_mounts import mounted, partitioned
 
+INSTALLER = ROOT / "docs/examples/debootstrap-raid1.sh"
 # In its own mount namespace, which ends with it; without questions.
 _APT = """set -e
 mount -t proc proc "$1/proc"
@@ -22,6 +25,29 @@ tree=$1; shift
 DEBIAN_FRONTEND=noninteractive exec chroot "$tree" apt-get -q -y --no-install-recommends "$@"
 """
 QUICK = 'compress="lz4"\n'
+# What `test_fresh_system` needs in a system that it installs: its agent, and what aligntool needs.
+PACKAGES_OF_NEW = "qemu-guest-agent,python3,python3-parted,python3-pyudev,fdisk,nvme-cli"
+# debootstrap takes minutes in an emulated PC and needs a network: the system that it installed here is unpacked there.
+INSTALLED = "/srv/installed.tar"
+UNPACK = f"""#!/bin/sh
+for root; do :; done
+exec tar -C "$root" -xpf {INSTALLED}
+"""
+LISTED = "COMPRESS=lz4\nMODULES=list\n"
+INSTALLER = ROOT / "docs/examples/debootstrap-raid1.sh"
+# In its own mount namespace, which ends with it; without questions.
+_APT = """set -e
+mount -t proc proc "$1/proc"
+tree=$1; shift
+DEBIAN_FRONTEND=noninteractive exec chroot "$tree" apt-get -q -y --no-install-recommends "$@"
+"""
+QUICK = 'compress="lz4"\n'
+# What `test_fresh_system` needs in a system that it installs: its agent, and what aligntool needs.
+PACKAGES_OF_NEW = "qemu-guest-agent,python3,python3-parted,python3-pyudev,fdisk,nvme-cli"
+PACKED = "/srv/packages.tgz"
+FROM_ARCHIVE = f"""#!/bin/sh
+exec /usr/sbin/debootstrap --unpack-tarball={PACKED} "$@"
+"""
 
 
 def disk_with_dracut() -> Path:
@@ -37,6 +63,32 @@ def disk_with_grub_at_hand() -> Path:
 def disk_for_peers() -> Path:
     """Return a disk with the programs that other tools for arrays need (`peers_of_ensure`)."""
     return _variant("peers", _put_programs_of_peers)
+
+
+def disk_for_installing(suite: str) -> Path:
+    """Return a disk on which debootstrap installs this suite from an archive, whatever else it is told: with the
+    packages of docs/examples/debootstrap-raid1.sh, the kernel for clouds, and PACKAGES_OF_NEW.
+    """
+    return _variant(f"installing-{suite}", lambda tree: _put_installer(tree, suite))
+
+
+def _put_installer(tree: Path, suite: str) -> None:
+    _apt(tree, "install", "dosfstools")
+    _apt(tree, "clean")
+    found = re.search(r"^base=\$\{.*?\},(.*)$", INSTALLER.read_text(), re.MULTILINE)
+    assert found
+    packages = f"linux-image-cloud-amd64,{found[1]},{PACKAGES_OF_NEW}"
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        root = Path(folder) / "root"
+        run("debootstrap", f"--include={packages}", suite, root, mirror()[0], limit_s=1800)
+        for cached in (root / "var/cache/apt/archives").glob("*.deb"):
+            cached.unlink()
+        (root / "etc/initramfs-tools/conf.d/quick").write_text(LISTED)
+        (root / "etc/initramfs-tools/modules").write_text("nvme\next4\n")
+        run("tar", "-C", root, "-cf", f"{tree}{INSTALLED}", ".")
+    wrapper = tree / "usr/local/sbin/debootstrap"
+    wrapper.write_text(UNPACK)
+    wrapper.chmod(0o755)
 
 
 def _put_programs_of_peers(tree: Path) -> None:
@@ -64,7 +116,8 @@ def _apt(tree: Path, *words: str) -> None:
 
 def _variant(name: str, put: Callable[[Path], None]) -> Path:
     base = debian.disk()
-    key = hashlib.sha256(base.parent.name.encode() + Path(__file__).read_bytes()).hexdigest()[:16]
+    inputs = Path(__file__).read_bytes() + INSTALLER.read_bytes()
+    key = hashlib.sha256(base.parent.name.encode() + inputs).hexdigest()[:16]
     folder = CACHE / f"debian-{name}-{key}"
     with (CACHE / "debian-variants.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
