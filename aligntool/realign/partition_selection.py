@@ -20,7 +20,15 @@ from aligntool.errors import Refusal
 from aligntool.formats.part_types import EFI_SYSTEM
 from aligntool.inventory import Disk, Fault, Layer, Partition, Role, TableLabel
 from aligntool.mover.old_keys import attention_to_keys
-from aligntool.realign.placing import StartGrid, choices, kind_of, may_label_disk, on_grain, required_grid
+from aligntool.realign.placing import (
+    StartGrid,
+    choices,
+    kind_of,
+    kind_or_hint,
+    may_label_disk,
+    on_grain,
+    required_grid,
+)
 from aligntool.realign.refusals import content_reasons, partition_reasons
 from aligntool.realign.search import FoundPlaces, Patching, file_patches
 from aligntool.units import GIB, KIB, MIB, align_down, align_up, format_about, format_size, listed, off_by
@@ -126,16 +134,16 @@ def why_not_shrunk(disk: Disk) -> str:
     against = partition_reasons(disk, parts)
     found: dict[str, list[int]] = {}
     for part in parts:
-        kind = kind_of(part)
+        kind = kind_or_hint(part)
         lasting = next((reason.text for reason in against[part.number] if reason.lasting), "")
         # what follows a semicolon is what to do instead
         why = kind.why_not_shrinkable.partition(";")[0]
-        if not part.content:
+        if not part.content and (kind.shrinkable or not part.content_hint):
             why = "unknown content"
         elif kind.shrinkable:
             why = lasting
         elif not why:
-            why = f"no tool here shrinks {kind.short_title(part.content[0])}"
+            why = f"no tool here shrinks {kind.short_title(part.content[0]) if part.content else kind.name}"
         if why:
             found.setdefault(why, []).append(part.number)
     return "; ".join(

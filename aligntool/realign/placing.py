@@ -100,6 +100,11 @@ def kind_of(partition: Partition) -> Kind:
     return kind_named(partition.content[0].kind if partition.content else UNKNOWN)
 
 
+def kind_or_hint(partition: Partition) -> Kind:
+    """Return the kind of the content, or the one that udev or the table states where it was not read."""
+    return kind_of(partition) if partition.content else kind_named(partition.content_hint or UNKNOWN)
+
+
 # Where a partition may start: the offsets on every grid that matters. This arithmetic knows neither
 # partitions nor free space.
 

@@ -38,6 +38,7 @@ from aligntool.realign.placing import (
     containers,
     first_place,
     kind_of,
+    kind_or_hint,
     logicals_of,
     required_grid,
     row_of,
@@ -527,7 +528,7 @@ def _copy_away(disk: Disk, numbers: Collection[int]) -> str:
     shrunk: a member of an array has no files of its own.
     """
     for part in parts_of(disk, numbers):
-        if kind_of(part) is MD:
+        if kind_or_hint(part) is MD:
             return change_by_hand(disk, ByHand.MEMBERS, "mdadm", part)
     return change_by_hand(disk, ByHand.RECREATING, "rsync")
 

@@ -16,6 +16,7 @@ from aligntool.recipes.drives import known_geometries
 from aligntool.render.audit import verdict_line
 from aligntool.units import KIB
 from tests.audit.machines.captured import HERE, answers, codes, disk, judged, report
+from tests.run_aligntool import run_aligntool
 
 RAID = "md-on-misaligned-partitions"
 
@@ -131,6 +132,12 @@ def test_an_array_whose_members_exclude_every_start_leads_to_its_members() -> No
     assert not [
         one for name, each in repairs.items() for one in each if one.next.endswith(f"aligntool audit /dev/{name}")
     ]
+
+
+def test_a_disk_that_is_audited_alone_leads_to_its_arrays_as_well() -> None:
+    """Only udev says then that its partitions are members, and no files can be copied from a member."""
+    said = run_aligntool("audit", "--sysroot", HERE / f"{RAID}.tar.xz", "vda", code=1).stdout
+    assert ByHand.MEMBERS in said and ByHand.RECREATING not in said
 
 
 def test_nothing_stops_an_array_for_members_that_cannot_be_moved() -> None:
