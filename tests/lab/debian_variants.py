@@ -34,20 +34,6 @@ for root; do :; done
 exec tar -C "$root" -xpf {INSTALLED}
 """
 LISTED = "COMPRESS=lz4\nMODULES=list\n"
-INSTALLER = ROOT / "docs/examples/debootstrap-raid1.sh"
-# In its own mount namespace, which ends with it; without questions.
-_APT = """set -e
-mount -t proc proc "$1/proc"
-tree=$1; shift
-DEBIAN_FRONTEND=noninteractive exec chroot "$tree" apt-get -q -y --no-install-recommends "$@"
-"""
-QUICK = 'compress="lz4"\n'
-# What `test_fresh_system` needs in a system that it installs: its agent, and what aligntool needs.
-PACKAGES_OF_NEW = "qemu-guest-agent,python3,python3-parted,python3-pyudev,fdisk,nvme-cli"
-PACKED = "/srv/packages.tgz"
-FROM_ARCHIVE = f"""#!/bin/sh
-exec /usr/sbin/debootstrap --unpack-tarball={PACKED} "$@"
-"""
 
 
 def disk_with_dracut() -> Path:
@@ -66,7 +52,7 @@ def disk_for_peers() -> Path:
 
 
 def disk_for_installing(suite: str) -> Path:
-    """Return a disk on which debootstrap installs this suite from an archive, whatever else it is told: with the
+    """Return a disk whose debootstrap unpacks this suite as it was installed here, whatever it is told: with the
     packages of docs/examples/debootstrap-raid1.sh, the kernel for clouds, and PACKAGES_OF_NEW.
     """
     return _variant(f"installing-{suite}", lambda tree: _put_installer(tree, suite))
