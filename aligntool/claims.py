@@ -133,19 +133,25 @@ class Claims:
                 self._pieces.clear()
                 self._remembered = 0
             try:
-                runs = tuple(_data_runs(bytes(disk.read(at, whole.length)), at))
-                self._pieces[at] = self._without_copies(disk, runs, whole)
+                content = bytes(disk.read(at, whole.length))
+                runs = tuple(_data_runs(content, at))
+                self._pieces[at] = self._without_copies(disk, runs, content, at)
             except OSError:
                 self._pieces[at] = (whole,)
             self._remembered += len(self._pieces[at])
         return self._pieces[at]
 
-    def _without_copies(self, disk: Readable, runs: tuple[Extent, ...], piece: Extent) -> tuple[Extent, ...]:
-        """Return the runs of data of a piece without copies of the table, which may end in the next piece."""
+    def _without_copies(
+        self, disk: Readable, runs: tuple[Extent, ...], content: bytes, at: int
+    ) -> tuple[Extent, ...]:
+        """Return the runs of data of a piece without copies of the table, which may end in the next piece.
+        `content`: of the piece, which begins at byte `at`.
+        """
         if not runs or self._copies is None:
             return runs
-        content = bytes(disk.read(piece.start, min(piece.length + _COPY, disk.size - piece.start)))
-        return tuple(outside(runs, tuple(self._copies(content, piece.start))))
+        end = at + len(content)
+        content += bytes(disk.read(end, min(_COPY, disk.size - end)))
+        return tuple(outside(runs, tuple(self._copies(content, at))))
 
 
 ALL_FREE = Claims(None)

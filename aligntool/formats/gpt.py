@@ -333,11 +333,16 @@ def former_backups(reader: Reader, content: bytes, at: int, used: CheckedCopy) -
     which its primary copy does not lead: `sgdisk -e` leaves one where the disk ended before it was copied to
     a larger one. Only those with the entries of the primary copy, byte for byte: nothing is lost with them.
     """
+    if used.header is None or not used.is_good:
+        return
     size = used.sector_size
-    for place in range(-at % size, len(content), size):
-        if used.header is None or not used.is_good or not content.startswith(SIGNATURE, place):
+    place = content.find(SIGNATURE)
+    while place >= 0:
+        lba, inside = divmod(at + place, size)
+        place = content.find(SIGNATURE, place + 1)
+        if inside:
             continue
-        copy = check_copy(reader, "former backup", (at + place) // size, size)
+        copy = check_copy(reader, "former backup", lba, size)
         header = copy.header
         if header is None or not copy.is_good or header.disk_guid != used.header.disk_guid:
             continue
