@@ -5,6 +5,7 @@ not cover of the old one, nor in the journal.
 """
 
 import random
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -156,6 +157,34 @@ def is_closing(disk: SimulatedDisk, journal: JournalPlace) -> bool:
     """Return whether a head of the journal may be a mark by now: it was being zeroed."""
     start = journal.extent.start
     return any(read_closing(disk, at) for at in (start, start + journal.copy_length))
+
+
+def opens(path: Path) -> bool:
+    words = ("cryptsetup", "open", "--test-passphrase", "--key-file", "-", path)
+    return subprocess.run(words, input=b"removed later", capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+@pytest.mark.parametrize("kind", ["luks1", "luks2"])
+def test_what_a_journal_saves_of_a_luks_opens_nothing(kind: str, bits: str, tmp_path: Path) -> None:
+    """A cut may leave that in the place of a journal, on the disk of a LUKS that has lost its table."""
+    size = 20 * MIB
+    whole, saved, image = (tmp_path / name for name in ("whole", "saved", "disk.img"))
+    whole.write_bytes(bytes(size))
+    how = ("--type", kind, "--key-size", bits, *FAST)
+    run("cryptsetup", "-q", "luksFormat", *how, whole, "-", stdin="removed later")
+    luks = whole.read_bytes()
+    image.write_bytes(bytes(2 * MIB) + luks + bytes(8 * MIB))
+    run("sfdisk", "-q", image, stdin=f"label: dos\nstart=4096, size={size // SECTOR}, type=83\n")
+    request = Request(goal=RealignGoal())
+    plan = WholeDisk(request, "dos", undo=True).find_plan(str(image), request).plan
+    part = bytearray(size)
+    for extent in plan.holds[0].held.ranges:
+        part[extent.start : extent.end] = luks[extent.start : extent.end]
+    saved.write_bytes(part)
+    assert opens(whole)
+    assert part[:4096] == luks[:4096]
+    assert not opens(saved)
 
 
 @pytest.mark.parametrize("start", [63, 2 * 2048 + 7])
