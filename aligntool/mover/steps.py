@@ -318,9 +318,13 @@ class Walk:
         """Walk from the journal's position to the beginning."""
         position = self.journal.position
         self.forget()
+        is_cleared = False
         for index in range(position.step, self.plan.park_at - 1, -1):
             yield StepBegun(index)
             step = self.plan.steps[index]
+            if isinstance(step, steps.HoldContent | steps.ParkEntries) and not is_cleared:
+                self.clear_new_places()  # before anything is shown: who uses it may remove a key
+                is_cleared = True
             if isinstance(step, steps.CopyContent):
                 done = position.batch if index == position.step else None
                 yield from self._undo_copy(index, step, done)
@@ -390,7 +394,6 @@ class Walk:
             case steps.ParkEntries():
                 self._complete_sources()
                 in_flight.check_rebuilt(self.device, self.journal, self.sign, after=False)
-                self.clear_new_places()
                 write_table(self.device, self._images(TableState.BEFORE), TableState.BEFORE)
             case steps.ReleaseContent():
                 hidden_signatures.write_markers_despite_errors(

@@ -264,6 +264,35 @@ def test_a_rollback_that_is_cut_leaves_no_key_at_the_new_place(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_a_key_that_is_removed_between_two_cuts_of_a_rollback_is_gone(kind: str) -> None:
+    """Content may be used as soon as it is shown at its old place: its copy at the new one is zeroed before."""
+    case = moved(kind, 2 * 2048 + 1001)  # down, so that the header is copied into free space
+    old, new = case.places
+    assert new.start + 400 * SECTOR < old.start
+    header = case.platter[old.start : old.start + int(FORMATS[kind][-1]) * SECTOR]
+    halfway = SimulatedDisk(case.platter)
+    events = realign(case.plan, MoveContext(halfway, NoKernel()), case.runs)
+    next(event for event in events if getattr(event, "index", 0) == len(case.plan.steps) - 2)  # the new table is next
+    back = SimulatedDisk(halfway.after_the_cut(random.Random(0), torn=False))
+    until_cut(rollback(MoveContext(back, NoKernel())))
+    used = 0
+    for cut in range(0, back.operations, 1 if THOROUGH else 3):
+        platter = bytearray(back.before(cut).after_the_cut(random.Random(cut)))
+        shown = platter[old.start : old.start + len(header)] == header
+        if not shown or find_journal(SimulatedDisk(bytes(platter)), None) is None:
+            continue
+        removed = Extent(old.start + 300 * SECTOR, 32 * SECTOR)  # a part of the key slot
+        gone = key_sectors(bytes(platter[removed.start : removed.end]), kind)
+        assert len(gone) > 30
+        platter[removed.start : removed.end] = bytes(removed.length)
+        ended_at = ended(case, bytes(platter), "rollback")
+        assert ended_at[removed.start : removed.end] == bytes(removed.length)
+        assert not leaks(ended_at, gone, Extent(0, 0)), f"cut at {cut}"
+        used += 1
+    assert used
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_what_another_program_put_where_the_keys_were_is_not_overwritten(kind: str) -> None:
     """Once the new table is written, that is free space, such as for the core image of GRUB in front of a partition. A
     journal in a file is followed to its end then, from before that write if the cut was before the next record.
