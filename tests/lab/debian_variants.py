@@ -6,6 +6,7 @@ tests need not wait for it.
 
 import fcntl
 import hashlib
+import os
 import re
 import tempfile
 from collections.abc import Callable
@@ -34,6 +35,10 @@ for root; do :; done
 exec tar -C "$root" -xpf {INSTALLED}
 """
 LISTED = "COMPRESS=lz4\nMODULES=list\n"
+# The small kernel of a suite, and what debootstrap needs to know of an Ubuntu that is newer than it.
+KERNELS = {"bookworm": "linux-image-cloud-amd64", "trixie": "linux-image-cloud-amd64", "noble": "linux-image-virtual"}
+KEYRING = os.environ.get("UBUNTU_KEYRING", "/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+UBUNTU = ("http://archive.ubuntu.com/ubuntu", "/usr/share/debootstrap/scripts/gutsy")
 
 
 def disk_with_dracut() -> Path:
@@ -53,7 +58,7 @@ def disk_for_peers() -> Path:
 
 def disk_for_installing(suite: str) -> Path:
     """Return a disk whose debootstrap unpacks this suite as it was installed here, whatever it is told: with the
-    packages of docs/examples/debootstrap-raid1.sh, the kernel for clouds, and PACKAGES_OF_NEW.
+    packages of docs/examples/debootstrap-raid1.sh, the small kernel, and PACKAGES_OF_NEW.
     """
     return _variant(f"installing-{suite}", lambda tree: _put_installer(tree, suite))
 
@@ -63,10 +68,15 @@ def _put_installer(tree: Path, suite: str) -> None:
     _apt(tree, "clean")
     found = re.search(r"^base=\$\{.*?\},(.*)$", INSTALLER.read_text(), re.MULTILINE)
     assert found
-    packages = f"linux-image-cloud-amd64,{found[1]},{PACKAGES_OF_NEW}"
+    packages = f"{KERNELS[suite]},{found[1]},{PACKAGES_OF_NEW}"
+    how: tuple[str, ...] = ()
+    source: tuple[str, ...] = (mirror()[0],)
+    if suite == "noble":
+        how = ("--components=main,universe", f"--keyring={KEYRING}")
+        source = UBUNTU
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         root = Path(folder) / "root"
-        run("debootstrap", f"--include={packages}", suite, root, mirror()[0], limit_s=1800)
+        run("debootstrap", *how, f"--include={packages}", suite, root, *source, limit_s=1800)
         for cached in (root / "var/cache/apt/archives").glob("*.deb"):
             cached.unlink()
         (root / "etc/initramfs-tools/conf.d/quick").write_text(LISTED)

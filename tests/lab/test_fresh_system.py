@@ -7,6 +7,7 @@ network; what the test itself needs in the new system is added after them.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from aligntool.units import GIB
 from tests.lab.conftest import Debian
 from tests.lab.debian import TOOL, UNWANTED
 from tests.lab.debian_pc import powered
-from tests.lab.debian_variants import PACKAGES_OF_NEW, disk_for_installing
+from tests.lab.debian_variants import KERNELS, KEYRING, PACKAGES_OF_NEW, disk_for_installing
 from tests.lab.drives import Nvme
 from tests.lab.kernel import ROOT
 from tests.lab.marks import DEBIAN_PC
@@ -52,15 +53,18 @@ def commands() -> list[str]:
     return [line.partition("#")[0].strip().removeprefix("sudo ") for line in block.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def observed(debian: Debian) -> Iterator[Observed]:
+@pytest.fixture(scope="module", params=KERNELS)
+def observed(debian: Debian, request: pytest.FixtureRequest) -> Iterator[Observed]:
+    suite = request.param
+    if suite == "noble" and not Path(KEYRING).exists():
+        pytest.skip(f"no {KEYRING}: apt-get install ubuntu-keyring, or set UBUNTU_KEYRING")
     machine = Machine(debian)
     create, install, persist = commands()
     assert install == f"sh {SCRIPT} bookworm"
-    with powered(machine.with_drives(LEFT, RIGHT, base=disk_for_installing("bookworm"))) as pc:
+    with powered(machine.with_drives(LEFT, RIGHT, base=disk_for_installing(suite))) as pc:
         pc.run(f"mkdir -p docs/examples && cat > {SCRIPT} <<'SCRIPT'\n{(ROOT / SCRIPT).read_text()}SCRIPT")
         typed(pc, create.replace("create", "create --yes"))
-        typed(pc, f"KERNEL=linux-image-cloud-amd64 {install} {PACKAGES_OF_NEW}")
+        typed(pc, f"KERNEL={KERNELS[suite]} sh {SCRIPT} {suite} {PACKAGES_OF_NEW}")
         plan = pc.run(f"{persist} --yes", 3600).out
         again = pc.run(f"{persist} --dry-run", code=None).out
         typed(pc, SETTLED)
