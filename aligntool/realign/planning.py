@@ -507,14 +507,20 @@ def _no_room(
     grain = " of the requested grain" if goal.grain_given else ""
     who = selection.must.keys() - {*named, *by_file} or selection.must
     text = f"there is no room to put {partition_selection.partition_words(sorted(who))} on a boundary{grain}"
+    if not hint:
+        hint = next_look(disk) if goal.grain_given else _copy_away(disk, who)
+    return Refusal("no-room", disk.name, f"{text}{_unusable_room(disk)}{helps}", hint, lasting=False)
+
+
+def _unusable_room(disk: Disk) -> str:
+    """Return why free space of a disk may be no room for a move, in parentheses; "" if nothing is known."""
+    text = ""
     floor = search.boot_floor(disk)
     if floor > MIB:
         text += f" (nothing is moved below {format_size(floor)}: a boot loader may be there)"
     if search.is_full_mbr(disk):
         text += " (the MBR has no unused entry, and without one only some room can be used)"
-    if not hint:
-        hint = next_look(disk) if goal.grain_given else _copy_away(disk, who)
-    return Refusal("no-room", disk.name, f"{text}{helps}", hint, lasting=False)
+    return text
 
 
 def _in_lines(*hints: str) -> Hint:
@@ -782,7 +788,7 @@ def _repair(
     match room:
         case _Room.NO_JOURNAL:
             answer = IN_PLACE
-            why = f"there is room next to it, {_IF_EMPTY}, but none on this disk for a journal"
+            why = f"there is room next to it, {_IF_EMPTY}, but none on this disk for a journal{_unusable_room(disk)}"
             command = next_command(disk, "plan realign", *named, "--journal FILE")
         case _Room.ENOUGH:
             answer = IN_PLACE
@@ -790,7 +796,7 @@ def _repair(
             command = next_command(disk, "plan realign", *named)
         case _ if shrink:
             answer = WITH_SHRINK
-            why = f"there is not enough room{helps}"
+            why = f"there is not enough room{_unusable_room(disk)}{helps}"
             command = shrink
         case _:
             return _not_shrunk(disk, number)
@@ -803,12 +809,13 @@ def _repair(
 
 def _not_shrunk(disk: Disk, number: int) -> Repair:
     """Return why a partition without room cannot be repaired by a shrink either."""
+    no_room = f"there is not enough room{_unusable_room(disk)}"
     shorter = partition_selection.shorter_contents(disk)
     if shorter:
-        why = f"there is not enough room; {partition_selection.overwriting_text(shorter[-1])}"
+        why = f"{no_room}; {partition_selection.overwriting_text(shorter[-1])}"
         return Repair(number, NOT, why, by_hand(ByHand.GROWING, "its own tool"))
     why = partition_selection.why_not_shrunk(disk) or "no shrink makes enough"
-    text = f"there is not enough room, and nothing here can be shrunk: {why}"
+    text = f"{no_room}, and nothing here can be shrunk: {why}"
     return Repair(number, NOT, text, _copy_away(disk, (number,)))
 
 

@@ -1,6 +1,7 @@
 """Whether a misaligned partition can be repaired, as text and in the JSON."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -99,6 +100,24 @@ def test_a_partition_that_lacks_only_room_for_a_journal_is_named_with_its_option
     with pytest.raises(Refused, match=only_by_file) as found:
         plan_realign(judged, RealignGoal(), {}, ALL_FREE)
     assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 1 --journal FILE"
+
+
+FULL_TABLES = {
+    r"\(the MBR has no unused entry, .*\)": ("1+200000; 200001+200000; 400001+200000; 600001+199999", TableLabel.DOS),
+    r"\(nothing is moved below 16MiB: .*\)": ("32761+767206", TableLabel.GPT),
+}
+
+
+@pytest.mark.parametrize("why", FULL_TABLES)
+def test_audit_and_refusal_give_the_same_reason_why_free_space_is_no_room(why: str) -> None:
+    spec, label = FULL_TABLES[why]
+    disk = movable_disk(spec, size=800000 * 512, label=label)
+    table = replace(disk.table, gap_used_to=16 << 20 if label is TableLabel.GPT else None) if disk.table else None
+    judged = judge(replace(disk, table=table)).judged[0]
+    with pytest.raises(Refused, match=why):
+        plan_realign(judged, RealignGoal(), {}, ALL_FREE)
+    for repair in find_repairs(judged):
+        assert repair.answer == "not" and re.search(why, repair.why), repair
 
 
 CLONE = "63+204800; 204863+2000001 ext4; 3e 2204864+860000; 5l 2204927+400000 ext4; 6l 2604990+400000 ext4"
