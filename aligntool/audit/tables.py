@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from aligntool.audit.drives import disk_finding
 from aligntool.audit.report import Code, Finding, Severity
-from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume, shell_word
+from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
 from aligntool.formats.parked import is_marked_in_flight, parked_numbers
@@ -36,6 +36,13 @@ _NOTES = (Fault.HYBRID_MBR, Fault.DYNAMIC_DISK)
 _SEVERITIES = dict.fromkeys(_WARNINGS, Severity.WARNING) | dict.fromkeys(_NOTES, Severity.INFO)
 
 _OF_IMAGES = (Fault.PROTECTIVE_MBR, Fault.GPT_BACKUP_MISPLACED)
+# Where the repair begins with what to save: a protective MBR too, if its length only follows the disk's.
+_REPAIRED_BY_HAND = (
+    Code.GPT_PRIMARY_DAMAGED,
+    Code.GPT_BACKUP_DAMAGED,
+    Code.GPT_BACKUP_MISPLACED,
+    Code.GPT_COPIES_DIFFER,
+)
 _COPIES_DAMAGED = {Fault.GPT_PRIMARY_DAMAGED, Fault.GPT_BACKUP_DAMAGED}
 
 
@@ -198,23 +205,14 @@ def _image_finding(disk: Disk, fault: TableFault) -> Finding:
 
 
 def _next_step(disk: Disk, code: Code) -> str:
-    path = shell_word(disk.path)
     if is_marked_in_flight(disk):
         return next_resume(disk)
     if code in hiding_codes(disk) and code in (Code.GPT_LOST, Code.GPT_PRIMARY_DAMAGED, Code.PROTECTIVE_MBR):
         return repair_of_gpt(disk)
-    if code in (
-        Code.GPT_PRIMARY_DAMAGED,
-        Code.GPT_BACKUP_DAMAGED,
-        Code.GPT_BACKUP_MISPLACED,
-        Code.GPT_COPIES_DIFFER,
+    if code in _REPAIRED_BY_HAND or (
+        code is Code.PROTECTIVE_MBR and Fault.GPT_BACKUP_MISPLACED in _faults(disk)
     ):
-        backup = f"sgdisk --backup=gpt-{disk.name.rpartition('/')[2]}.bin"
-        # With a damaged copy and a damaged protective MBR sgdisk 1.0.9 saves nothing ("Invalid partition
-        # data").
-        is_refused = Fault.PROTECTIVE_MBR in _faults(disk) and not _faults(disk).isdisjoint(_COPIES_DAMAGED)
-        saves = path == disk.path and not is_refused
-        return look_at_table(disk, backup if saves else "sgdisk -v")
+        return change_by_hand(disk, ByHand.TABLE, "sgdisk")
     shown = disk.limits.logical_block_size
     if code is Code.OTHER_SECTOR_SIZE and shown in (512, 4096):
         return next_command(disk, "plan convert", f"--sector-size {shown}")

@@ -52,9 +52,23 @@ def test_a_fault_of_two_partitions_is_not_attributed_to_one() -> None:
     assert judge(faulty(TableFault(Fault.OVERLAP, "…", 512, (1, 2)))).findings[0].partition is None
 
 
-def test_the_suggested_command_backs_up_a_damaged_gpt_and_dumps_a_broken_chain() -> None:
-    damaged = judge(faulty(TableFault(Fault.GPT_BACKUP_DAMAGED, "…"))).findings[0]
-    assert damaged.next == "sudo sgdisk --backup=gpt-sda.bin /dev/sda"
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Fault.GPT_PRIMARY_DAMAGED,),
+        (Fault.GPT_BACKUP_DAMAGED,),
+        (Fault.GPT_COPIES_DIFFER,),
+        (Fault.GPT_BACKUP_MISPLACED, Fault.PROTECTIVE_MBR),
+    ],
+)
+def test_the_next_step_of_a_damaged_gpt_is_its_repair(faults: tuple[Fault, ...]) -> None:
+    """docs/by-hand.md: after what to save, `sgdisk -e` corrects the protective MBR with the place of the backup."""
+    found = judge(faulty(*(TableFault(fault, "…") for fault in faults))).findings
+    repair = "by hand, with sgdisk on /dev/sda: docs/by-hand.md#a-damaged-partition-table"
+    assert [finding.next for finding in found] == [repair] * len(faults)
+
+
+def test_the_suggested_command_dumps_a_broken_chain() -> None:
     broken = judge(faulty(TableFault(Fault.EBR_LOOP, "…"))).findings[0]
     assert broken.next == "sudo sfdisk --dump /dev/sda"
 
