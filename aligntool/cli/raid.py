@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -513,6 +513,14 @@ def apply_command(name: str, words: Sequence[str], *without: str) -> str:
     return typed(f"aligntool {name}", *kept)
 
 
+def named_anew(drives: Collection[str]) -> str:
+    """Return the command that makes the array where its drives are. They must be named there: the kernel may
+    have given their names to other drives, which a --wipe would allow to be lost.
+    """
+    words = ["DRIVE" if word in drives else word for word in typed_arguments()]
+    return apply_command("raid create", words, "--wipe", *_ELSEWHERE)
+
+
 def find_array_plan(drives: list[str], goal: RaidGoal, root: str | None = None) -> Plan:
     """Look at the drives and plan, for the running system or the one below `root`. Raises Refused with every
     reason.
@@ -761,7 +769,7 @@ class CapturedArray(CreateArray):
         return plan
 
     def next_command(self) -> str:
-        return apply_command("raid create", typed_arguments(), *_ELSEWHERE)
+        return named_anew(self.nodes)
 
     def why_not_applied(self, plan: Plan) -> str:
         """Return why `aligntool apply` refuses the saved plan on every machine, or ""."""
@@ -840,8 +848,7 @@ class ArrayOfImages(CreateArray):
         return plan
 
     def next_command(self) -> str:
-        words = ["DRIVE" if word in self.drives else word for word in typed_arguments()]
-        return apply_command("raid create", words, "--wipe", *_ELSEWHERE)
+        return named_anew(self.drives)
 
     def make_plan(self) -> Plan:
         """Plan for drives of these sizes, with what the files contain. Raises Refused with every reason."""

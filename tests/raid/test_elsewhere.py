@@ -59,7 +59,9 @@ def test_a_captured_machine_gets_a_plan_that_says_once_what_was_not_checked() ->
     assert "health not read" not in done.stdout
     last = done.stdout.splitlines()[-1]
     assert last.startswith("→ on the captured machine: sudo aligntool raid create --level 1")
-    assert "--sysroot" not in last and last.endswith(" ".join(WIPED[-2:]))
+    assert "--sysroot" not in last and last.endswith(" --system debian --spare-end 1MiB DRIVE DRIVE")
+    assert "nvme0n1" not in last and "--wipe" not in last  # those of other drives, after another boot
+    assert any(each.startswith("DRIVE stands for each drive's name on the captured machine") for each in said)
     assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
 
 
@@ -282,7 +284,8 @@ def test_a_saved_plan_that_no_machine_applies_says_why_and_ends_with_create(tmp_
     plan = (*RAID1, "--system", "debian", f"--sysroot={root}", *WIPED)
     saved = run_aligntool(*plan, "-o", kept, code=0).stdout
     shown = run_aligntool(*plan, code=0).stdout
-    made = f"→ on the captured machine: sudo aligntool raid create {' '.join((*RAID1[2:], '--system debian', *WIPED))}"
+    words_there = (*RAID1[2:], "--system debian", *WIPED[:2], "DRIVE", "DRIVE")
+    made = f"→ on the captured machine: sudo aligntool raid create {' '.join(words_there)}"
     assert saved.splitlines()[-1] == shown.splitlines()[-1] == made
     why = "/dev/nvme0n1, /dev/nvme2n1 report no serial number" if serials else "the capture has no serial numbers"
     assert f"{kept} is written; `aligntool apply` refuses it on every machine: {why}" in words(saved)
