@@ -157,9 +157,8 @@ def _refuse_unknown_content(path: str, reader: Reader, seen: Contents) -> None:
     ):
         return
     if reader.size % _SECTOR:
-        raise Refused(
-            f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}"
-        )
+        text = f"{path} is not a disk image: its size of {reader.size} bytes is not a multiple of {_SECTOR}"
+        raise Refused(text, hint=typed("file", path))
     ends = reader.read(0, _EDGE), reader.read(max(reader.size - _EDGE, 0), _EDGE)
     if any(end.strip(b"\0") and end.strip(b"\xff") for end in ends):
         text = (

@@ -502,3 +502,13 @@ def test_a_traceback_has_no_control_characters() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 5 and "ValueError: a \\x1b]0;b\\x07\\u202e\n" in done.stderr
     assert all(char.isprintable() or char == "\n" for char in done.stderr)
+
+
+def test_a_file_that_cannot_be_an_image_gets_a_next_command(tmp_path: Path) -> None:
+    path = tmp_path / "cut.img"
+    for content in (b"", bytes(1000), b"text " * 1024):
+        path.write_bytes(content)
+        for words in (("audit",), ("plan", "realign")):
+            refused = run_aligntool(*words, path, code=3).stderr
+            assert content == b"" or f"→ file {path}" in refused
+            assert "→ " in refused
