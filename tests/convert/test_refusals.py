@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -172,12 +171,6 @@ def extents(disk: Path, sector: int) -> list[tuple[int, int]]:
     return [(part["start"] * sector, part["size"] * sector) for part in table.get("partitions", ())]
 
 
-def typed(command: str, folder: Path) -> None:
-    subprocess.run(
-        ("sh", "-ec", command.replace("sudo ", "")), cwd=folder, check=True, timeout=300, capture_output=True
-    )
-
-
 @pytest.fixture
 def large_sectors(tmp_path: Path) -> Path:
     """Make an image with a GPT for 4096-byte sectors, and a swap area in each of its two partitions."""
@@ -223,14 +216,13 @@ class TestTableOf4096ByteSectors:
         again = run_aligntool("plan", "convert", large_sectors, "--sector-size", "512").stderr
         assert "which is not a multiple of 4096" not in again  # the old backup of the GPT is a reason of its own
 
-    def test_the_backup_of_a_grown_image_has_its_entries(self, large_sectors: Path, tmp_path: Path) -> None:
+    def test_the_repair_of_a_grown_image_begins_with_attaching_it(self, large_sectors: Path) -> None:
+        """sgdisk takes the sectors of a file for 512 bytes, and would write an empty table."""
         with large_sectors.open("r+b") as file:
             file.truncate(12 * MIB)
         found = json.loads(run_aligntool("audit", large_sectors, "--json").stdout)
-        (command,) = (each["next"] for each in found["findings"] if each["code"] == "AT312")
-        typed(command, tmp_path)
-        (backup,) = tmp_path.glob("gpt-*.bin")
-        assert backup.read_bytes().count(bytes.fromhex("6dfd5706aba4c44384e50933c84b4f4f")) == 2  # the type of swap
+        (hint,) = (each["next"] for each in found["findings"] if each["code"] == "AT312")
+        assert "An image with a table for 4096-byte sectors must be [attached]" in section_of(hint)
 
 
 @pytest.mark.needs_tools("sfdisk", "mkswap")
