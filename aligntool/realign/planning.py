@@ -788,7 +788,8 @@ def _repair(
     match room:
         case _Room.NO_JOURNAL:
             answer = IN_PLACE
-            why = f"there is room next to it, {_IF_EMPTY}, but none on this disk for a journal{_unusable_room(disk)}"
+            why = f"there is room next to it, {_IF_EMPTY}, but none on this disk for a journal"
+            why += _unusable_room(disk)
             command = next_command(disk, "plan realign", *named, "--journal FILE")
         case _Room.ENOUGH:
             answer = IN_PLACE

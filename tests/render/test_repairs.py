@@ -109,7 +109,7 @@ FULL_TABLES = {
 
 
 @pytest.mark.parametrize("why", FULL_TABLES)
-def test_audit_and_refusal_give_the_same_reason_why_free_space_is_no_room(why: str) -> None:
+def test_audit_and_refusal_state_why_free_space_cannot_be_used(why: str) -> None:
     spec, label = FULL_TABLES[why]
     disk = movable_disk(spec, size=800000 * 512, label=label)
     table = replace(disk.table, gap_used_to=16 << 20 if label is TableLabel.GPT else None) if disk.table else None
