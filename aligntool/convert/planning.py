@@ -454,11 +454,9 @@ def _journal(
         most = max((run.length for run in runs), default=0)
         text = (
             f"there is no room for the journal: it needs {format_about(total)},"
-            f" and the largest free area is {format_about(most)}"
+            f" and the largest free area is {format_about(most)}; a file on another disk also works"
         )
-        hint = (
-            f"{next_command(disk, 'convert', *sector_size_options(sizes), '--journal FILE')}, on another disk"
-        )
+        hint = next_command(disk, "convert", *sector_size_options(sizes), "--journal FILE")
         raise Refused(text, hint=hint, code="no-journal-room", subject=disk.name)
     return steps.JournalPlace(Extent(align_down(place.end - total, STEP), total), copy, stash)
 

@@ -255,8 +255,8 @@ class Journal:
             short = BODY_AT + len(body) - place.copy_length
             raise Refused(
                 f"the journal needs {BODY_AT + len(body)} bytes, but its place has {place.copy_length}:"
-                f" {short} bytes short",
-                hint="add --journal FILE, on another disk",
+                f" {short} bytes short; a file on another disk also works",
+                hint="add --journal FILE",
             )
         at = place.extent.start
         erase_heads(device, place)

@@ -458,7 +458,7 @@ def parked_mbr_entries(
         (mbr_room(disk_size, size), size),
     )
     if found is None:
-        raise Refused(FULL_MBR, hint="--journal FILE, on another disk", code="no-journal-room")
+        raise Refused(FULL_MBR, hint="--journal FILE", code="no-journal-room")
     parked = {}
     for number, extent in found.items():
         entry = replace(
@@ -590,7 +590,7 @@ def parked_gpt_entries(
     )
     if found is None:
         text = "the GPT has no unused entry to claim free space in flight, which other programs would take"
-        raise Refused(text, hint="--journal FILE, on another disk", code="no-journal-room")
+        raise Refused(text, hint="--journal FILE", code="no-journal-room")
     parked = {}
     for number, extent in found.items():
         entry = old.get(number) or GptEntry.unpack(number, bytes(copy.header.entry_size))

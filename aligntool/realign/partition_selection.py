@@ -105,7 +105,7 @@ def shrink_hint(disk: Disk, used: Uses, fits: Fits, *, shrink: bool) -> tuple[st
         more = "".join(f"; {_room_left(part, used, needed.get(part.number))}" for part in full)
         return (
             f"; no file system here can be shrunk enough{only}{''.join(whole)}{more}",
-            _DELETE if full else "",
+            _delete_files(full) if full else "",
         )
     room = room_by_shrinking(disk, used, fits, settled=True)
     if room is None:
@@ -155,7 +155,9 @@ def once_resolved(reason: Refusal) -> str:
     return f"once this is resolved: {reason.text}"
 
 
-_DELETE = "delete files there, or copy the disk to a larger one, and plan again"
+def _delete_files(full: Collection[Partition]) -> str:
+    where = partition_words([part.number for part in full])
+    return f"delete files on {where}, or copy the disk to a larger one, and plan again"
 
 
 def _room_left(part: Partition, used: Uses, needed: Shrunk | None) -> str:

@@ -27,7 +27,7 @@ from aligntool.render.svg import Picture, strip
 from aligntool.units import counted, format_about
 
 ROWS_SHOWN = 20  # most rows of a list on a terminal
-MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "errors and disks")
+MACHINES = ("machine", "off", "unknown", "errors", "warnings", "extra", "damage, disks off")
 DISKS = ("disk", "off", "cost", "written", "extra", "model")
 GROUPS = ("model", "drives", "misaligned", "firmware")
 _NOT_SHOWN = "–: the snapshot does not show how much was written; ranked before 0B"
@@ -35,7 +35,7 @@ _MEANINGS = {
     "off": "off: misaligned partitions",
     "unknown": "unknown: partitions whose alignment is unknown",
     "extra": f"extra: predicted extra work of the drives per day, as bytes written; {_NOT_SHOWN}",
-    "errors and disks": "disks: those that are misaligned",
+    "damage, disks off": "damage: errors not only about slow requests; disks off: the misaligned ones",
 }
 COLUMN_MEANINGS = (
     "off: misaligned partitions; cost: predicted factor by which a random 4 KiB write takes longer"

@@ -380,7 +380,7 @@ def _too_long(disk: Disk, part: Partition, goal: RealignGoal, start: int, used: 
     beside = "beside the table" if goal.journal_file else "beside the table and the journal"
     text = (
         f"the {what} on {name} takes {length} bytes, but {beside} there is room for {most}, {length - most}"
-        " fewer"
+        f" bytes ({format_about(length - most)}) fewer"
     )
     if goal.shrink and kind_named(layer.kind).shrinkable:
         by = format_size(max(most_shrinkable(part, used), 0))
