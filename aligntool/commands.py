@@ -121,7 +121,6 @@ qemu-img convert -f * -O * * *
 qemu-img snapshot -l *
 sfdisk --dump *
 sfdisk --verify *
-sgdisk --backup=gpt-*.bin *
 sgdisk -v *
 smartctl -a *
 uname -r

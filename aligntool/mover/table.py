@@ -458,7 +458,8 @@ def parked_mbr_entries(
         (mbr_room(disk_size, size), size),
     )
     if found is None:
-        raise Refused(FULL_MBR, hint="--journal FILE", code="no-journal-room")
+        text = f"{FULL_MBR}; a file on another disk also works"
+        raise Refused(text, hint="add --journal FILE", code="no-journal-room")
     parked = {}
     for number, extent in found.items():
         entry = replace(
@@ -589,8 +590,11 @@ def parked_gpt_entries(
         (copy.usable, size),
     )
     if found is None:
-        text = "the GPT has no unused entry to claim free space in flight, which other programs would take"
-        raise Refused(text, hint="--journal FILE", code="no-journal-room")
+        text = (
+            "the GPT has no unused entry to claim free space in flight, which other programs would take;"
+            " a file on another disk also works"
+        )
+        raise Refused(text, hint="add --journal FILE", code="no-journal-room")
     parked = {}
     for number, extent in found.items():
         entry = old.get(number) or GptEntry.unpack(number, bytes(copy.header.entry_size))

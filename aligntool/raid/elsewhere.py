@@ -22,6 +22,10 @@ CAPTURE = "capture"
 IMAGES = "images"
 
 
+_NAMED_THERE = (
+    "DRIVE stands for each drive's name on the captured machine (an audit there shows it), where a kernel"
+    " name from the capture may be that of another drive; --wipe is given there, too"
+)
 _NEW_UUIDS = "UUIDs: `aligntool raid create` makes new ones, also for the kernel command line"
 
 
@@ -53,15 +57,13 @@ def unchecked_of_capture(
             "which drives these are: `aligntool raid create` on the captured machine checks all of that; for"
             " `aligntool apply`, plan from a capture with serial numbers (aligntool snapshot --serials)"
         )
-    named = "DRIVE stands for each drive's name on the captured machine (an audit there shows it), where a"
-    named += " kernel name from the capture may be that of another drive; --wipe is given there, too"
     return (
         f"{NOT_READ}, beside partitions, mounts and what was recognised: they are not known to be empty",
         "which programs and virtual machines use the drives",
         _of_system(goal, ", and in which versions"),
         *([f"the health of {', '.join(unhealthy)}"] if unhealthy else []),
         last,
-        *([] if applied else [named]),
+        *([] if applied else [_NAMED_THERE]),
         _NEW_UUIDS + ("; `aligntool apply` of the saved plan keeps those shown" if applied else ""),
     )
 
