@@ -2,7 +2,8 @@
 # Installs Debian or Ubuntu on the array and the EFI system partition that `aligntool raid create --recipe
 # raid1-system` has made on this system, and leaves it mounted at /mnt. As root:
 # sh debootstrap-raid1.sh SUITE [PACKAGE,...]    such as: bookworm openssh-server,ifupdown,isc-dhcp-client
-# Tried with bookworm, trixie and noble. KERNEL and COMPONENTS name others than those of the running distribution.
+# KERNEL and COMPONENTS name others than those of the running distribution. Tried from Debian 12 with bookworm, trixie,
+# and noble (KERNEL=linux-image-virtual COMPONENTS=main,universe; debootstrap has to know noble and its keyring).
 set -eu
 suite=${1:?the suite, such as bookworm}
 # raid create wrote it here; the first of ESP_COPIES is the one that is mounted.
