@@ -224,10 +224,14 @@ def _programs(processes: Iterable[int]) -> str:
 
 
 def kind_of_file_system(descriptor: int) -> str:
-    """Return the kind of the file system of an open file, such as "nfs4", or "an unknown one"."""
+    """Return the kind of the file system of an open file, such as "nfs4", or "an unknown one".
+
+    In a chroot whose root is no mount point, its own list lacks the mount of its root; that of init has it.
+    """
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
         mount = next(line.split()[1] for line in lines if line.startswith("mnt_id:"))
-        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        lists = (Path(f"/proc/{process}/mountinfo").read_text(errors="replace") for process in ("self", "1"))
+        mounts = (line for each in lists for line in each.splitlines())
         return next(line.partition(" - ")[2].split()[0] for line in mounts if line.split()[0] == mount)
     return "an unknown one"

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice, starmap
-from operator import contains
+from itertools import islice
 from typing import Literal
 
 from aligntool.contents import zfs
@@ -279,13 +278,21 @@ def marker(sector_size: int, journal_at: int | None, id_: bytes) -> bytes:
 
 
 def is_marker(sector: bytes, sign: bytes) -> bool:
-    """Return whether a sector is the marker `sign`, which may have a number."""
-    return sector.startswith(sign.rstrip(b"\0"))
+    """Return whether a sector is the marker `sign`, which may have a number, or a flipped bit."""
+    text = sign.rstrip(b"\0")
+    return is_mix(sector[: len(text)], (text,), flipped=True)
 
 
-def is_mix(sector: bytes, known: Sequence[bytes]) -> bool:
-    """Return whether each byte is that of one of the known sectors: a write of one over another was torn."""
-    return all(starmap(contains, zip(zip(*known, strict=True), sector, strict=True)))
+def is_mix(sector: bytes, known: Sequence[bytes], *, flipped: bool = False) -> bool:
+    """Return whether each byte is that of one of the known sectors: a write of one over another was torn.
+    `flipped`: but for one bit, as a disk or memory that fails leaves it; a program changes more.
+    """
+    both = zip(sector, zip(*known, strict=True), strict=True)
+    others = [(byte, choices) for byte, choices in both if byte not in choices]
+    if len(others) == 1 and flipped:
+        byte, choices = others[0]
+        return any((byte ^ one).bit_count() == 1 for one in choices)
+    return not others
 
 
 def has_marker_text(sector: bytes, contents: Sequence[bytes], sign: bytes, *, byte: bool) -> bool:
@@ -381,13 +388,28 @@ def restore_content(
     before_showing()
     for level in reversed(signs.last):
         hidden -= level
-        _write_sectors(
-            device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level)
-        )
-        _check_written(device, start, view.held, with_markers(view, signs.redundant, hidden))
+        _show(device, start, view, with_markers(view, signs.redundant, hidden), _sectors(view, level))
     if signs.redundant:
-        _write_sectors(device, start, view, view.content, signs.redundant)
-        _check_written(device, start, view.held, view.content)
+        _show(device, start, view, view.content, signs.redundant)
+
+
+def _show(device: Device, start: int, view: View, content: Sequence[bytes], sectors: Bytes) -> None:
+    """Write these sectors of the content, by which it is recognised. Raises Stopped if anything reads back
+    differently; a sector with a flipped bit is hidden again then, as it must not be used.
+    """
+    _write_sectors(device, start, view, content, sectors)
+    try:
+        _check_written(device, start, view.held, content)
+    except Stopped:
+        size = len(view.sign)
+        written = replace(view, content=content)
+        for at in sectors:
+            found = bytes(device.read(start + at, size))
+            wanted = written.read(at, size)
+            if found != wanted and is_mix(found, (wanted,), flipped=True):
+                device.write(start + at, view.sign)
+        device.flush()
+        raise
 
 
 def is_visible(device: Device, start: int, view: View) -> bool:

@@ -37,6 +37,7 @@ def plan(root: Path, drives: list[Path], *more: str, code: int | None = 0) -> st
     return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.needs_tools("unshare")
 def test_a_plan_is_for_the_system_below_the_folder(root: Path, drives: list[Path]) -> None:
     said = plan(root, drives)
     assert f"for the system in {root} (ext4 " in said
@@ -58,6 +59,7 @@ def test_lines_and_files_of_that_system_refuse_the_name_and_the_mount_point(root
     assert f"{root}/srv/other is not empty" in plan(root, drives, "--mount", "/srv/other", "--name", "x", code=3)
 
 
+@pytest.mark.needs_tools("unshare")
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
@@ -74,6 +76,7 @@ def test_a_system_that_could_not_start_the_array_is_refused(
     assert said in plan(root, drives, code=3)
 
 
+@pytest.mark.needs_tools("unshare")
 def test_a_part_of_the_system_that_is_not_mounted_is_refused(root: Path, drives: list[Path]) -> None:
     (root / "etc/fstab").write_text("UUID=1 /boot ext4 defaults 0 2\n")
     assert f"mounts UUID=1 at /boot, and nothing is mounted at {root}/boot" in plan(root, drives, code=3)

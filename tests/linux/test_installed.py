@@ -81,6 +81,7 @@ def test_a_part_that_is_not_mounted_is_refused_unless_it_may_be_absent(root: Pat
     assert found.subject == f"{root}/boot"
 
 
+@pytest.mark.needs_tools("unshare")
 def test_its_programs_see_it_as_their_root_with_the_devices_of_this_machine(root: Path) -> None:
     installed = find_installed(str(root))
     assert list(refuse_unusable(installed)) == []
@@ -112,6 +113,7 @@ run_inside(find_installed(sys.argv[1]), "sh", "-c", "touch /boot/begun; while [ 
 """
 
 
+@pytest.mark.needs_tools("unshare")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_mount_is_left_after_a_kill_and_after_ctrl_c(root: Path, number: signal.Signals) -> None:
     child = subprocess.Popen([sys.executable, "-c", _WAITS, root], stderr=subprocess.DEVNULL)

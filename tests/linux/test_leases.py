@@ -18,6 +18,7 @@ from aligntool.linux.sysfs import live_paths
 from tests.cli.old_disks import first_start, make_old_disk
 from tests.conftest import attached, digest, find_tool, run, unmount
 from tests.mover.command_line import DONE, REFUSED, STOPPED, aligntool, begin, realign, resume
+from tests.mover.loop_mounts import mounted
 from tests.run_aligntool import program
 
 pytestmark = pytest.mark.needs_tools("sfdisk", "mke2fs")
@@ -51,6 +52,26 @@ def opened_by_another_program(image: Path, mode: str) -> Iterator[None]:
             yield
         finally:
             process.stdin.close()
+
+
+IN_CHROOT = """import os, sys
+from aligntool.linux.lease import kind_of_file_system
+image = os.open(sys.argv[2], os.O_RDONLY)
+os.chroot(sys.argv[1])
+print(kind_of_file_system(image))
+"""
+
+
+@pytest.mark.needs_root
+def test_the_file_system_of_an_image_is_known_where_the_root_is_no_mount_point() -> None:
+    with mounted(Path("none"), "mount", "-t", "tmpfs") as root:
+        (root / "below/proc").mkdir(parents=True)
+        (root / "below/disk.img").touch()
+        run("mount", "--bind", "/proc", root / "below/proc")
+        try:
+            assert run(sys.executable, "-c", IN_CHROOT, root / "below", root / "below/disk.img") == "tmpfs\n"
+        finally:
+            unmount(root / "below/proc")
 
 
 @contextmanager

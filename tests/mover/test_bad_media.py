@@ -77,6 +77,24 @@ def test_a_bad_sector_stops_the_move_and_nothing_is_lost(what: str, mended: bool
         assert recover_and_check(journey, disk.image, disk.disk, back=not mended) == ("new" if mended else "old")
 
 
+@pytest.mark.parametrize(("at", "tries"), [(9 * KIB, 1), (9 * KIB, 2), (KIB, 2)], ids=["hidden", "restored", "shown"])
+@pytest.mark.parametrize("back", [True, False], ids=["rollback", "resume"])
+def test_a_flipped_bit_of_what_was_written_is_of_no_other_program(
+    back: bool, at: int, tries: int, trip: Trip, tmp_path: Path
+) -> None:
+    """The disk writes a sector of the old place wrongly, and one of the copy not at all."""
+    journey, _ = trip
+    old, new = journey.old[1], journey.new[1]
+    bad = find(journey.disk.image, old, fileset.fragmented()[200 * KIB :][:2000]) + new.start - old.start
+    with medium(copy(journey.disk.image, tmp_path / "failing.img")) as disk:
+        disk.fail(("garble", old.start + at, SECTOR), ("write", bad, SECTOR))
+        realign(disk.disk, "--no-lease", code=STOPPED)
+        for _ in range(1, tries):
+            assert "reads back differently" in rollback(disk.disk, "--no-lease", code=STOPPED)
+        disk.fail()
+        assert recover_and_check(journey, disk.image, disk.disk, back=back) == ("old" if back else "new")
+
+
 def test_a_journal_that_cannot_be_written_stops_before_anything_is_moved(trip: Trip, tmp_path: Path) -> None:
     journey, epochs = trip
     first = epochs[0][0].at

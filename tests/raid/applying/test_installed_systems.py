@@ -24,7 +24,10 @@ from tests.conftest import run, unmount
 from tests.installed import installed_system
 from tests.raid.applying.builders import plan_of
 
-pytestmark = [pytest.mark.needs_root, pytest.mark.needs_tools("mkfs.ext4", "busybox", "findmnt", "mountpoint")]
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.needs_tools("mkfs.ext4", "busybox", "findmnt", "mountpoint", "unshare"),
+]
 CONF = EditFile(
     "/etc/mdadm/mdadm.conf", ("ARRAY /dev/md/data UUID=0:0:0:0",), "UUID=0:0:0:0", "/etc/x.before-aligntool"
 )
