@@ -4,7 +4,6 @@ The faults are those of a disk that fails on request until it is repaired; its r
 nothing can be done, the disk is left as it is, and the reason is reported.
 """
 
-import os
 import random
 import re
 from pathlib import Path
@@ -25,14 +24,13 @@ from tests.mover.invariants import Journey, arrived, check_signatures, copy, rec
 from tests.mover.loop_mounts import mounted
 from tests.mover.media import Write, medium, needs_media
 from tests.mover.test_write_log import cut_in_the_middle
-from tests.thorough import THOROUGH, sample
+from tests.thorough import SEED, THOROUGH, sample
 
 pytestmark = [
     needs_media,
     pytest.mark.needs_tools("sfdisk", "sgdisk", "parted", "blkid", "mkfs.ext4", "debugfs", "e2fsck"),
 ]
 NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
-SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
 
 Trip = tuple[Journey, list[list[Write]]]

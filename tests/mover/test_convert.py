@@ -25,7 +25,7 @@ from tests.mover.entries import write_records
 from tests.mover.loop_mounts import looped, mounted
 from tests.mover.test_kills import killed, written
 from tests.run_aligntool import program, run_aligntool
-from tests.thorough import THOROUGH, sample
+from tests.thorough import SEED, THOROUGH, sample
 
 Loop = Callable[..., Path]
 pytestmark = pytest.mark.needs_tools("sfdisk", "sgdisk", "blkid", "mke2fs", "e2fsck", "mkswap", "mkfs.fat", "mcopy")
@@ -380,7 +380,7 @@ def test_a_conversion_killed_at_any_moment_is_resumed_or_rolled_back(tmp_path: P
     run("cp", image, copy)
     first = written(device := loop(copy, sector_size=4096))
     assert not killed(device, 1 << 40, "convert", str(device), "--yes")
-    total, luck = written(device) - first, random.Random(total_seed())
+    total, luck = written(device) - first, random.Random(SEED)
     for number in range(KILLS):
         run("cp", "--sparse=always", image, again := tmp_path / f"{number}.img")
         with looped(again, sector_size=4096) as device:
@@ -399,12 +399,6 @@ def test_a_conversion_killed_at_any_moment_is_resumed_or_rolled_back(tmp_path: P
         if old:
             assert again.read_bytes()[: SIZE - 33 * 512] == whole[: SIZE - 33 * 512]
         again.unlink()
-
-
-def total_seed() -> int:
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")  # shown on failure
-    return seed
 
 
 # Content that is kept, and content that is refused, by the tool that made it.

@@ -20,7 +20,7 @@ from tests.mover.containers import CONTAINERS
 from tests.mover.disks import Disk, Row
 from tests.mover.filesystems import FILESYSTEMS, Kind
 from tests.mover.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial
-from tests.thorough import THOROUGH
+from tests.thorough import SEED, THOROUGH
 
 Loop = Callable[..., Path]
 pytestmark = [
@@ -30,7 +30,6 @@ pytestmark = [
 ]
 
 KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (300 if THOROUGH else 3))
-SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 NAMED: dict[str, Kind] = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
 
 

@@ -33,7 +33,7 @@ from tests.mover.loop_mounts import mounted
 from tests.mover.test_killed_loops import wait_until
 from tests.mover.test_kills import killed, settle, written
 from tests.run_aligntool import program, run_aligntool
-from tests.thorough import THOROUGH, sample, when_thorough
+from tests.thorough import SEED, THOROUGH, sample, when_thorough
 
 Sparse = Callable[..., Path]
 Loop = Callable[..., Path]
@@ -543,7 +543,6 @@ def test_no_program_reads_stale_caches_after_the_tool_has_written(sparse: Sparse
 # Kills
 
 KILLS = 30 if THOROUGH else 3
-SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 
 
 def killed_and_finished(command: str, start: Path, loop: Loop, check: Callable[[Path], None]) -> list[str]:

@@ -25,7 +25,7 @@ from tests.mover.media import medium, needs_media
 from tests.mover.test_convert import ESP, files_of
 from tests.mover.test_convert import make as make_esp
 from tests.mover.test_write_log import replay, survivors
-from tests.thorough import THOROUGH
+from tests.thorough import SEED, THOROUGH
 
 pytestmark = [
     pytest.mark.needs_tools("qemu-img", "qemu-storage-daemon", "unshare", "setpriv"),
@@ -34,7 +34,6 @@ pytestmark = [
 NAMED = {kind.name: kind for kind in FILESYSTEMS}
 KILLS = int(os.environ.get("ALIGNTOOL_KILLS") or (40 if THOROUGH else 2))
 CUTS = 4  # of the power of the host
-SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SERVER = "qemu-storage-da"  # as much of its name as the kernel keeps
 
 

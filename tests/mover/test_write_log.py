@@ -20,7 +20,7 @@ from tests.mover.disks import Disk, Row
 from tests.mover.filesystems import FILESYSTEMS, SECTOR
 from tests.mover.invariants import Journey, arrived, check_signatures, copy, recover_and_check, trial
 from tests.mover.media import Write, medium, needs_media
-from tests.thorough import THOROUGH, sample
+from tests.thorough import SEED, THOROUGH, sample
 
 pytestmark = [
     needs_media,
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.needs_tools("mkfs.fat", "fsck.fat", "mcopy", "mdel", "mkswap", "swaplabel", "mdadm"),
 ]
 NAMED = {kind.name: kind for kind in (*FILESYSTEMS, *CONTAINERS)}
-SEED = int(os.environ.get("ALIGNTOOL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 CRASHES = 5  # of each recording
 Epochs = list[list[Write]]
 

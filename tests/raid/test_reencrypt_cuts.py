@@ -18,10 +18,10 @@ from aligntool.units import KIB, MIB
 from tests.by_hand import section_of
 from tests.conftest import run
 from tests.mover.media import Write, medium, needs_media
-from tests.mover.test_write_log import SEED, Epochs, replay, survivors
+from tests.mover.test_write_log import Epochs, replay, survivors
 from tests.raid.test_reencrypt import REDUCED, START, Encrypted, kill_all, make_encrypted, wait_for
 from tests.run_aligntool import run_aligntool
-from tests.thorough import THOROUGH, sample, when_thorough
+from tests.thorough import SEED, THOROUGH, sample, when_thorough
 
 pytestmark = [needs_media, pytest.mark.needs_root, pytest.mark.needs_tools("cryptsetup", "sfdisk")]
 LENGTH = REDUCED + 20 * MIB  # three pieces: cryptsetup re-encrypts at most 16 MiB at once
