@@ -288,7 +288,7 @@ def is_mix(sector: bytes, known: Sequence[bytes], *, flipped: bool = False) -> b
     `flipped`: but for one bit, as a disk or memory that fails leaves it; a program changes more.
     """
     both = zip(sector, zip(*known, strict=True), strict=True)
-    others = [(byte, choices) for byte, choices in both if byte not in choices]
+    others = list(islice(((byte, choices) for byte, choices in both if byte not in choices), 2))
     if len(others) == 1 and flipped:
         byte, choices = others[0]
         return any((byte ^ one).bit_count() == 1 for one in choices)
