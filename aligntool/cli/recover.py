@@ -227,7 +227,8 @@ def status(
 
     Example: sudo aligntool status
 
-    Exit code: 0 shown; 3 it was not found, or a disk of this machine could not be read.
+    Exit code: 0 shown, also if a disk is in flight and its journal is in a file that was not given; 3 it was
+    not found, or a disk or journal could not be read.
     """
     unread: list[str] = []
     try:
@@ -237,10 +238,9 @@ def status(
             else [_unfinished(disk, journal)]
         )
     except Refused as error:
-        if disk is None or error.refusals[0].code != "journal-elsewhere":
+        if disk is None or journal is not None or not _is_journal_elsewhere(error):
             raise
         found = [_without_journal(_path_of(disk), error)]
-        unread.append(disk)
     if not found:
         none = "Nothing is in flight on the disks of this machine, and no array is unfinished."
         if unread:
@@ -309,7 +309,7 @@ def _all_unfinished(unread: list[str]) -> Iterator[_Unfinished]:
             case "":
                 pass
             case "in-flight":
-                yield _in_flight(path)
+                yield _in_flight(path, unread)
             case why:
                 unread.append(path)
                 options.say(why)
@@ -327,12 +327,20 @@ def _state_of(path: str, _: Pulse) -> str:
         return "" if is_empty else str(error)
 
 
-def _in_flight(path: str) -> _Unfinished:
-    """Return the state of a disk in flight, also if its journal is in a file that was not named."""
+def _in_flight(path: str, unread: list[str]) -> _Unfinished:
+    """Return the state of a disk in flight, also if its journal was not read. `unread`: gets the disk if its
+    journal is not in a file that can be given.
+    """
     try:
         return _unfinished(path, None)
     except Refused as error:
+        if not _is_journal_elsewhere(error):
+            unread.append(path)
         return _without_journal(path, error)
+
+
+def _is_journal_elsewhere(error: Refused) -> bool:
+    return error.refusals[0].code == "journal-elsewhere"
 
 
 def _without_journal(path: str, error: Refused) -> _Unfinished:
