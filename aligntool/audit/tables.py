@@ -8,8 +8,17 @@ from aligntool.audit.report import Code, Finding, Severity
 from aligntool.audit.wording import change_by_hand, look_at_table, next_command, next_resume
 from aligntool.commands import ByHand
 from aligntool.contents.catalogue import kind_named
-from aligntool.formats.parked import is_marked_in_flight, parked_numbers
-from aligntool.inventory import LAST_NUMBER, Disk, DiskKind, Fault, Role, TableFault, TableLabel
+from aligntool.inventory import (
+    LAST_NUMBER,
+    Disk,
+    DiskKind,
+    Fault,
+    InFlight,
+    Role,
+    Table,
+    TableFault,
+    TableLabel,
+)
 from aligntool.units import Extent, counted, format_size, listed
 
 _EBR_FAULTS = (Fault.EBR_LOOP, Fault.EBR_BROKEN, Fault.EBR_INSIDE_PARTITION, Fault.LOGICAL_OUTSIDE_EXTENDED)
@@ -69,7 +78,10 @@ def table_findings(disk: Disk, above: str, *, has_image: bool = False) -> Iterat
         if disk.partitions or disk.table:
             yield disk_finding(disk, Code.FIRMWARE_RAID_MEMBER, Severity.INFO, above)
         return
-    yield from _in_flight_findings(disk)
+    if disk.table and disk.table.in_flight:
+        # What the table lacks is written from the journal: a fault of its own is found again afterwards.
+        yield _in_flight_finding(disk, disk.table, disk.table.in_flight)
+        return
     faults = disk.table.faults if disk.table else ()
     lost = gpt_is_lost(disk)
     if lost:
@@ -83,11 +95,8 @@ def table_findings(disk: Disk, above: str, *, has_image: bool = False) -> Iterat
     yield from _kernel_findings(disk)
 
 
-def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
-    """Yield the finding on a move in flight."""
-    flight = disk.table.in_flight if disk.table else None
-    if flight is None:
-        return
+def _in_flight_finding(disk: Disk, table: Table, flight: InFlight) -> Finding:
+    """Return the finding on a move in flight, with the faults of the table as its evidence."""
     parked = f"{'entry' if len(flight.partitions) == 1 else 'entries'} {listed(flight.partitions)} parked"
     shown = "" if flight.partitions else ": its journal shows it, but no table does"
     journal = "the table names no journal on this disk; it is the file that was given with --journal"
@@ -98,9 +107,10 @@ def _in_flight_findings(disk: Disk) -> Iterator[Finding]:
     text = f"a move of partitions is in flight{shown}; do not mount, repair or partition the disk"
     kept = "their partitions, and others that this table lacks, are shown again when it is finished or undone"
     parked = f"{parked}: {kept}"
-    evidence = (*([parked] if flight.partitions else []), journal, status)
+    now = (f"the table now: {fault.detail}" for fault in table.faults)
+    evidence = (*([parked] if flight.partitions else []), *now, journal, status)
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, *evidence, next_=resume)
-    yield replace(found, sector_size=disk.sector_size, start=flight.journal_at)
+    return replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 
 
 def gpt_is_lost(disk: Disk) -> bool:
@@ -205,8 +215,6 @@ def _image_finding(disk: Disk, fault: TableFault) -> Finding:
 
 
 def _next_step(disk: Disk, code: Code) -> str:
-    if is_marked_in_flight(disk):
-        return next_resume(disk)
     if code in hiding_codes(disk) and code in (Code.GPT_LOST, Code.GPT_PRIMARY_DAMAGED, Code.PROTECTIVE_MBR):
         return repair_of_gpt(disk)
     if code in _REPAIRED_BY_HAND or (
@@ -247,14 +255,11 @@ def _kernel_findings(disk: Disk) -> Iterator[Finding]:
     )
     if not disk.kernel_partitions and not compared:
         return
-    parked = parked_numbers(disk)  # their nodes are removed from the kernel while they are in flight
     shown = (part for part in disk.partitions if part.number <= LAST_NUMBER)
     on_disk = {
-        part.number: part.extent
-        for part in shown
-        if part.role is not Role.EXTENDED and part.type_code and part.number not in parked
+        part.number: part.extent for part in shown if part.role is not Role.EXTENDED and part.type_code
     }
-    in_kernel = {number: extent for number, extent in disk.kernel_partitions if number not in parked}
+    in_kernel = dict(disk.kernel_partitions)
     differing = sorted(
         number for number in on_disk.keys() & in_kernel.keys() if on_disk[number] != in_kernel[number]
     )

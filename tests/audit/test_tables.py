@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from aligntool.audit.report import Answer, Severity
-from aligntool.inventory import Disk, DiskKind, Fault, Layer, Table, TableCopy, TableCopyState, TableFault, TableLabel
+from aligntool.inventory import (
+    Disk,
+    DiskKind,
+    Fault,
+    InFlight,
+    Layer,
+    Table,
+    TableCopy,
+    TableCopyState,
+    TableFault,
+    TableLabel,
+)
 from aligntool.units import MIB, Extent
 from tests.audit.builders import codes, judge, made_disk
 
@@ -36,6 +47,18 @@ def faulty(*faults: TableFault) -> Disk:
     disk = made_disk("2048+1000000; 1048576+1000000", physical=4096)
     copies = (TableCopy("primary", 512, TableCopyState.HEADER_CRC_BAD),)
     return replace(disk, table=Table(TableLabel.GPT, 512, copies=copies, faults=faults))
+
+
+@pytest.mark.parametrize("parked", [(1,), ()])
+def test_in_flight_the_faults_of_a_table_are_evidence_of_the_move(parked: tuple[int, ...]) -> None:
+    """A table is rewritten step by step: a whole disk that gets a GPT has only a backup for a time."""
+    disk = faulty(*(TableFault(fault, f"about {fault}", 512, (2,)) for fault in Fault))
+    assert disk.table is not None
+    moving = replace(disk, table=replace(disk.table, in_flight=InFlight(parked, 4096)))
+    moving = replace(moving, kernel_partitions=((7, Extent(0, MIB)),))
+    found = [one for one in judge(moving).findings if one.code.startswith("AT3")]
+    assert [one.code for one in found] == ["AT317"]
+    assert all(f"the table now: about {fault}" in found[0].evidence for fault in Fault)
 
 
 @pytest.mark.parametrize("fault", list(Fault))

@@ -124,6 +124,7 @@ def test_at_every_cut_the_audit_reports_the_parked_partitions_without_judging_th
             reported += 1
             assert state == "in-flight", f"cut {number}"
             assert findings[0].severity is Severity.ERROR and "aligntool resume" in findings[0].next
+            assert [one.code for one in report.findings if one.code.startswith("AT3")] == [Code.IN_FLIGHT]
         assert not [one for one in report.findings if one.partition in parked and one.code[2] in "14"]
     assert reported > 20
 
