@@ -17,6 +17,7 @@ from aligntool.commands import (
 from aligntool.commands import command as command
 from aligntool.commands import shell_word as shell_word
 from aligntool.contents.catalogue import kind_named
+from aligntool.contents.md import MD
 from aligntool.errors import Refusal, Refused, Stopped
 from aligntool.formats.parked import is_marked_in_flight
 from aligntool.formats.part_types import WITHOUT_SUPERBLOCK
@@ -60,10 +61,13 @@ def next_look(disk: Disk) -> str:
 
 def next_realign(disk: Disk) -> str:
     """Return the command that plans the moves of a disk's partitions; the command that resumes a move in
-    flight; or an audit if the table cannot be changed.
+    flight; what is done with a whole drive in an array; or an audit if the table cannot be changed.
     """
     if is_marked_in_flight(disk):
         return next_resume(disk)
+    kinds = [layer.kind for layer in disk.content] or [disk.content_hint]
+    if MD.name in kinds and not disk.partitions:
+        return change_by_hand(disk, ByHand.MEMBERS, "mdadm")
     if disk.table is None or disk.table.label not in (TableLabel.GPT, TableLabel.DOS):
         return next_look(disk)
     return next_command(disk, "plan realign")

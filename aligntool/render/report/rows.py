@@ -12,7 +12,7 @@ from aligntool.audit.report import Answer, Code, Cost, Finding, Judged, Report, 
 from aligntool.commands import is_by_hand, split_step
 from aligntool.inventory import Disk, DiskKind
 from aligntool.render import audit, svg
-from aligntool.render.lines import ON_CAPTURED
+from aligntool.render.lines import CAPTURED, ON_CAPTURED
 from aligntool.render.report.disks import Content, Loss, disk_names
 from aligntool.render.report.maps import cost_picture, damaged_map, disk_picture, small_map, start_pictures
 from aligntool.render.report.stacks import Above, Level, devices_above, shortened, stacks_of
@@ -136,12 +136,13 @@ def explained_codes(report: Report) -> list[Explained]:
 @dataclass(frozen=True, slots=True)
 class Next:
     """What to do first: each command, with what it does, on the disk that it is about. `why`: if the headline
-    is about that disk alone.
+    is about that disk alone. `place`: where, if not on this machine.
     """
 
     disk: str = ""
     why: str = ""
     steps: Sequence[tuple[str, str]] = ()
+    place: str = ""
 
 
 def next_steps(report: Report) -> Next:
@@ -150,13 +151,16 @@ def next_steps(report: Report) -> Next:
     if found is None:
         return Next()
     disk = found.disk or ""
+    place = CAPTURED if found.next.startswith(ON_CAPTURED) else ""
     if found.code is Code.IN_FLIGHT:
         ways = map(_to_paste, audit.ways_on(found.code, found.next))
         # with a masked name, there is only one way: in words
-        return Next(disk, found.summary, tuple(zip(("to finish the move", "to undo it"), ways, strict=False)))
+        steps = tuple(zip(("to finish the move", "to undo it"), ways, strict=False))
+        return Next(disk, found.summary, steps, place)
     command = _to_paste(found.next)
     first = "" if is_by_hand(found.next) else _before_command(found.next)
-    return Next(disk, found.summary if found in audit.hiding_findings(report) else "", ((first, command),))
+    why = found.summary if found in audit.hiding_findings(report) else ""
+    return Next(disk, why, ((first, command),), place)
 
 
 Commands = Sequence[tuple[str, Sequence[str]]]
@@ -203,10 +207,10 @@ def _heading_of(command: str, *, captured: bool) -> str:
     covers = _covered_words(command)
     if not captured:
         return f"Commands{covers}"
-    if " --sysroot " in command:
+    if not command.startswith(ON_CAPTURED):
         return "Commands for the capture, here"
     first = _before_command(command)
-    return f"Commands{covers} on the captured machine{first and ', '}{first}"
+    return f"Commands{covers} {CAPTURED}{first and ', '}{first}"
 
 
 def _covered_words(command: str) -> str:

@@ -151,3 +151,10 @@ def test_nothing_stops_an_array_for_members_that_cannot_be_moved() -> None:
     possible = with_repair_commands(report(RAID), {})
     (md0,) = (one for one in possible.findings if one.disk == "md0" and one.code is Code.OFF_PHYSICAL)
     assert md0.next == "sudo aligntool plan realign /dev/vda && sudo aligntool plan realign /dev/vdb"
+
+
+@pytest.mark.parametrize("name", ["sda", "sdb", "sdc"])
+def test_a_whole_drive_in_an_array_leads_to_what_is_done_with_members(name: str) -> None:
+    """A plan cannot move it, and a picture of it leads nowhere."""
+    off = [found for found in report(RAID).findings if found.disk == name and found.off_by]
+    assert [found.next for found in off] == [f"by hand, with mdadm on /dev/{name}: docs/by-hand.md#members-of-an-array"]

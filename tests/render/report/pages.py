@@ -6,7 +6,7 @@ from functools import cache
 from aligntool.audit.judge import audit
 from aligntool.inventory import ArrayFacts, Disk, DiskKind, Inventory, IoLimits, Layer, Source, Uplink
 from aligntool.raid.running import arrays_of
-from aligntool.realign.planning import find_repairs
+from aligntool.realign.planning import find_repairs, on_captured_machine
 from aligntool.render.report.disks import Content, Measured
 from aligntool.render.report.page import page_html
 from aligntool.render.svg import Bar, BarChart, Chart, CurveChart, Mark, Point, RatioChart, Series
@@ -97,7 +97,8 @@ def array_page() -> str:
 def captured_page(machine: str) -> str:
     found = report(machine)
     answers = {judged.disk.name: find_repairs(judged) for judged in found.judged}
-    return page_html(Content(found, arrays_of(found), answers))
+    found, repairs = on_captured_machine(found, answers)
+    return page_html(Content(found, arrays_of(found), repairs))
 
 
 def named_machine(word: str) -> Inventory:

@@ -431,6 +431,20 @@ def test_commands_of_a_capture_are_for_the_captured_machine_and_without_that_pre
         assert re.search(rf"{heading}[^:]*{command}", said), heading
 
 
+@pytest.mark.parametrize(("next_", "place"), [
+    ("on the captured machine: sudo aligntool plan realign /dev/sda", ", on the captured machine"),
+    ("aligntool audit --map --sysroot m.tar.xz sda", ""),
+])  # fmt: skip
+def test_a_command_for_the_capture_is_not_shown_as_one_for_the_captured_machine(next_: str, place: str) -> None:
+    found = one_disk(32256)
+    off = Finding(Code.OFF_PHYSICAL, Severity.ERROR, "off", "sda", next=next_)
+    content = content_of(replace(found, captured=True, sysroot="m.tar.xz"))
+    said = banner_of(parsed(page_html(replace(content, report=replace(content.report, findings=(off,))))))
+    (asked,) = (each for each in said.iter("p") if each.attrib.get("class") == "asked")
+    assert words_of(asked).strip().startswith(f"Next for sda{place}")
+    assert ("on the captured machine" in words_of(said)) == bool(place)
+
+
 def boxes_of(tree: ElementTree.Element) -> list[list[tuple[str, str]]]:
     """Return the stacks: the name and the class of each box."""
     return [
