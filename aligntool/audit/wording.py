@@ -164,8 +164,19 @@ def use_refusals(
             hint = root
         yield Refusal("mounted", name, text, hint)
     for holder in holders:
-        hint = release_command(holder, above, root) if above else command("audit", holder)
-        yield Refusal("held", name, f"{name} is in use by {holder}", hint)
+        text = f"{name} is in use by {holder}"
+        hint = command("audit", holder)
+        if above:
+            hint = release_command(holder, above, root)
+            text += stopping_words(hint, root)
+        yield Refusal("held", name, text, hint)
+
+
+def stopping_words(release: str, root: str) -> str:
+    """Return what it means to run the commands that end the use of a device, for the end of a sentence."""
+    if release == root:
+        return ""
+    return "; to stop it takes what is on it out of use until it is started again, and loses nothing"
 
 
 def inner_first(uses: Iterable[Refusal]) -> list[Refusal]:

@@ -22,6 +22,7 @@ from aligntool.audit.wording import (
     read_only_refusals,
     release_command,
     shell_word,
+    stopping_words,
     subject_words,
     use_refusals,
 )
@@ -312,7 +313,8 @@ def _holder_refusal(what: str, holder: str, above: Inventory | None) -> Refusal:
     device = above.disk(holder) if above else None
     by = f"{holder} ({device.mapping})" if device and device.mapping else holder
     hint = release_command(holder, above or Inventory(()), _LIVE)
-    return Refusal("held", what, f"{what} is held by {by}", hint, lasting=False)
+    text = f"{what} is held by {by}{stopping_words(hint, _LIVE)}"
+    return Refusal("held", what, text, hint, lasting=False)
 
 
 def without_consequences(disk: Disk, reasons: Iterable[Refusal]) -> list[Refusal]:

@@ -201,6 +201,7 @@ def test_members_of_running_arrays_of_a_captured_machine_are_refused() -> None:
     with pytest.raises(Refused) as refused:
         plan_raid(members, inventory, goal(partitions=(1, 1)))
     assert "sudo mdadm --stop /dev/md0" in refused.value.hint
+    assert "vdb1 is in use by md0; to stop it takes what is on it out of use" in str(refused.value)
     assert "audit md0" not in refused.value.hint
 
 

@@ -95,7 +95,12 @@ REFUSED = [  # code, evidence in the text, hint
     (partition(mounted_at=("/home",)), "mounted", "partition 1 is mounted at /home", "umount /home"),
     (second(mounted_at=("/",)), "mounted", "partition 2 is mounted at /: ", "live system"),
     (second(mounted_at=("[SWAP]",), node="sda2"), "mounted", "swap", "swapoff /dev/sda2"),
-    (partition(holders=("md0",)), "held", "md0", "mdadm --stop /dev/md0"),
+    (
+        partition(holders=("md0",)),
+        "held",
+        "md0; to stop it takes what is on it out of use until it is started again, and loses nothing",
+        "mdadm --stop /dev/md0",
+    ),
     (partition(holders=("dm-0",)), "held", "dm-0 (lvm vg/root)", "vgchange -an vg"),
     (partition(holders=("dm-1",)), "held", "dm-1 (crypt LUKS2 secret)", "cryptsetup close secret"),
     (partition(holders=("dm-2",)), "held", "dm-2 (lvm vg/origin (real))", "vgchange -an vg"),
