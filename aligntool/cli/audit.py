@@ -103,7 +103,7 @@ def audit(
     *,
     map_: Annotated[
         bool,
-        typer.Option("--map", help="Draw each disk to scale, and the blocks of each partition over sectors."),
+        typer.Option("--map", help="Draw each disk, and the blocks of each partition over sectors."),
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     host: Annotated[

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby, pairwise, takewhile
+from itertools import accumulate, count, groupby, pairwise, takewhile
 from operator import itemgetter
 
 from aligntool.audit.report import Answer, Check, Grid, GridKind, Judged, Report, Verdict
@@ -95,8 +95,8 @@ def _gap(start: int, end: int, disk: Disk) -> Iterator[Stretch]:
 
 
 def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
-    """Yield the whole disk to scale in one line, and below it the content of the partitions; ^ marks a start
-    off the grid. Yield nothing if there are more partitions than columns.
+    """Yield the whole disk in one line, and below it the content of the partitions; ^ marks a start off the
+    grid. Yield nothing if there are more partitions than columns.
     """
     size = judged.disk.size or 0
     stretches = stretches_of(judged)
@@ -110,7 +110,7 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
     columns = _columns([extent for extent, _, _ in bar], size, width)
     if not parts or not columns:
         return
-    end = format_about(size)
+    end = f"  {_scale_words(columns, size)}{format_about(size)}"
     yield ((fit(judged.disk.name, width - cell_width(end)), Style.TITLE), (end, Style.DIM))
     yield tuple(_bar_pieces(bar, columns, size))
     ends = [*(columns[part.start] for part in parts[1:]), width]
@@ -121,7 +121,7 @@ def disk_bar_lines(judged: Judged, *, width: int) -> Iterator[Line]:
         mark = "^" * (part.verdict is not None and part.verdict.answer is Answer.OFF)
         room = limit - begin - 1
         text = harmless(f"{mark}{f'{part.what} '.lstrip()}{format_about(part.length)}")
-        if part.what and cell_width(text) > room:
+        if cell_width(text) > room:
             text = harmless(f"{mark}{part.what}")  # the table has its size
         text = fit(text, min(cell_width(text), room)) if room > 4 else mark
         if begin >= used and text:
@@ -275,7 +275,7 @@ def plan_map_lines(plan: Plan, *, width: int) -> Iterator[Line]:
     columns = _columns(parts, plan.disk.size, width - LABEL_COLUMNS - 2)
     if not columns:
         return
-    end = format_about(plan.disk.size)
+    end = f"{_scale_words(columns, plan.disk.size)}{format_about(plan.disk.size)}"
     yield ((" " * LABEL_COLUMNS + "0" + end.rjust(columns[plan.disk.size] - 1), Style.DIM),)
     for name, bar in bars.items():
         yield ((f"  {fit(name, LABEL_COLUMNS - 2)}", Style.PLAIN), *_bar_pieces(bar, columns, plan.disk.size))
@@ -309,18 +309,30 @@ def _columns(parts: Sequence[Extent], size: int, room: int) -> Mapping[int, int]
     stretches = list(pairwise(edges))
     # A stretch that is exactly one part gets room for its number: "[1]".
     cells_needed = [3 if Extent(start, end - start) in parts else 1 for start, end in stretches]
-    spare = room - sum(cells_needed)
-    if spare < 0:
+    if room < sum(cells_needed):
         cells_needed = [1] * len(stretches)
-        spare = room - len(stretches)
-    if spare < 0 or not size:
+    if room < len(stretches) or not size:
         return {}
-    columns = {0: 0}
-    used = 0
-    for (_, end), cells in zip(stretches, cells_needed, strict=True):
-        used += cells
-        columns[end] = used + spare * end // size
-    return columns
+    cells = list(cells_needed)
+    left = size
+    # Those that are too short for their cells first: the others share the rest as if these had their length.
+    for index in sorted(range(len(cells)), key=lambda each: _length(stretches[each]) / cells[each]):
+        length = _length(stretches[index])
+        cells[index] = max(cells[index], room * length // left)
+        room -= cells[index]
+        left -= length
+    return dict(zip(edges, accumulate(cells, initial=0), strict=True))
+
+
+def _length(stretch: tuple[int, int]) -> int:
+    return stretch[1] - stretch[0]
+
+
+def _scale_words(columns: Mapping[int, int], size: int) -> str:
+    """Return "not to scale, " if a stretch is drawn two cells or more too long or too short."""
+    width = columns[size]
+    drawn = ((end - start, columns[end] - columns[start]) for start, end in pairwise(columns))
+    return "not to scale, " * any(abs(cells * size - length * width) >= 2 * size for length, cells in drawn)
 
 
 def _bar_pieces(bar: Bar, columns: Mapping[int, int], size: int) -> Iterator[Piece]:

@@ -241,8 +241,19 @@ def test_the_map_begins_with_the_whole_disk_to_scale(width: int) -> None:
     assert strip[first:].startswith("[1=") and strip[third:].startswith("[3]")
     for cells, share in ((second - first, 0.1), (third - second, 0.4), (first, 0)):
         assert abs(cells - share * width) <= 2, "within two columns, which the smallest one needs"
-    assert labels[first:].startswith("^204.") and len(labels) <= width
-    assert "^" not in labels[second:third]
+    assert labels[first:].startswith("^204.8MiB " if width > 80 else "^ ") and len(labels) <= width
+    assert "^" not in labels[second:third] and "…" not in labels
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+@pytest.mark.parametrize("small", range(8))
+def test_a_map_is_to_scale_or_says_that_it_is_not(small: int, width: int) -> None:
+    """Of 2 GiB, every small partition has 32 KiB, and the last one has half of the disk."""
+    parts = [f"{2048 * (at + 1)}+64" for at in range(small)]
+    (judged,) = judge(made_disk("; ".join([*parts, "2097152+2097152"]), size=2 << 30, physical=4096)).judged
+    head, strip, *_ = "".join(text_of(disk_bar_lines(judged, width=width))).splitlines()
+    is_true = abs(strip.index(f"[{small + 1}=") - width / 2) < 2 and not small
+    assert ("not to scale" in head) != is_true and len(head) == len(strip) == width
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

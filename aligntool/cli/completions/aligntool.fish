@@ -127,7 +127,7 @@ complete -c aligntool -n '__aligntool_words 2 recipes' -a list -d 'List the reci
 complete -c aligntool -n '__aligntool_words 2 recipes' -a show -d 'Show the goal of a recipe, and the sources of its numbers'
 complete -c aligntool -n '__aligntool_words 2 recipes' -a check -d 'Check a recipe of your own, and show it'
 complete -c aligntool -n '__aligntool_is audit' -f -a '(__aligntool_disks)'
-complete -c aligntool -n '__aligntool_is audit' -l map -d 'Draw each disk to scale, and the blocks of each partition over sectors'
+complete -c aligntool -n '__aligntool_is audit' -l map -d 'Draw each disk, and the blocks of each partition over sectors'
 complete -c aligntool -n '__aligntool_is audit' -l json -d 'The same as --format json'
 complete -c aligntool -n '__aligntool_is audit' -l host -d 'Include the name of this machine in the JSON'
 complete -c aligntool -n '__aligntool_is audit' -l format -d 'Format of the report [default: text]' -r -f -a 'text json prometheus'

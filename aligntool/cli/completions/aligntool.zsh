@@ -34,7 +34,7 @@ aligntool_partitions() { # the words of the command line; the first one that is 
 
 _aligntool_audit() {
     _arguments -s -S \
-        '(--map)--map[Draw each disk to scale, and the blocks of each partition over sectors]' \
+        '(--map)--map[Draw each disk, and the blocks of each partition over sectors]' \
         '(--json)--json[The same as --format json]' \
         '(--host)--host[Include the name of this machine in the JSON]' \
         '(--format)--format=[Format of the report \[default\: text\]]:text|json|prometheus:(text json prometheus)' \
