@@ -173,6 +173,8 @@ def _word_is_like(word: str, pattern: str) -> bool:
     return filled and not is_option and word.startswith(before) and word.endswith(after)
 
 
+_PLACEHOLDERS = frozenset(["FILE", "N", "NEW"])  # stand for what only the user knows
+
 DISK = ""  # an argument in place of a disk, whose name only a caller knows as the user typed it
 
 
@@ -204,8 +206,8 @@ class Command:
         return Effect.CHANGES
 
     def __str__(self) -> str:
-        """Return the command to paste; of one that changes anything only the program, and the page that
-        explains it.
+        """Return the command to paste, after the words that the user has to fill in; of one that changes
+        anything only the program, and the page that explains it.
         """
         words = [shell_word(word or "DISK") for word in self.arguments]
         if self.effect is Effect.CHANGES:
@@ -214,6 +216,9 @@ class Command:
         sudo = self.sudo and self.program not in _BY_ANYBODY
         words = [*["sudo"] * sudo, self.program, *words, *self.options]
         before = f"echo {shell_word(self.stdin)} | " if self.stdin else ""
+        open_ = [word for option in self.options for word in option.split() if word in _PLACEHOLDERS]
+        if open_:
+            before = f"fill in {' and '.join(open_)}: {before}"
         after = f" > {shell_word(self.output)}" if self.output else ""
         return f"{before}{' '.join(words)}{after}"
 

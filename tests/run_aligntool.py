@@ -17,6 +17,7 @@ import importlib
 import io
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -72,7 +73,11 @@ def run_aligntool(
     assert code is None or status == code, f"{' '.join(argv)}: exit {status}\n{printed}{complained}"
     hints = [line for line in f"{printed}\n{complained}".splitlines() if "→" in line]
     assert not [found for hint in hints for found in changing_commands(hint)], "a suggested command changes something"
+    assert not [hint for hint in hints if _OPEN.search(hint)], "a command is shown to be pasted, but lacks a name"
     return subprocess.CompletedProcess(argv, status, printed, complained)
+
+
+_OPEN = re.compile(r"→ (?:sudo )?aligntool\b[^;]* (?:DIR|FILE|FOLDER|IMAGE|N|NEW)(?: |$)")
 
 
 class _Server:

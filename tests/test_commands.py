@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aligntool import commands
-from aligntool.commands import PAGE, ByHand, Command, Effect, Hint, by_hand, command, typed, typed_on_loop
+from aligntool.commands import PAGE, ByHand, Command, Effect, Hint, by_hand, command, split_step, typed, typed_on_loop
 from tests.suggested import GAP, changing_commands
 
 ROOT = Path(__file__).parent.parent
@@ -74,8 +74,10 @@ def test_an_own_command_is_printed_and_output_goes_to_no_device() -> None:
 def test_another_command_has_the_same_arguments_and_no_other_word_is_replaced() -> None:
     path = "/srv/aligntool resume /disk.img"
     hint = Hint("on the captured machine: ", command("resume", path, "--journal FILE"))
-    assert hint == f"on the captured machine: aligntool resume '{path}' --journal FILE"
-    assert hint.renamed("resume", "rollback") == f"on the captured machine: aligntool rollback '{path}' --journal FILE"
+    assert hint == f"on the captured machine: fill in FILE: aligntool resume '{path}' --journal FILE"
+    back = f"on the captured machine: fill in FILE: aligntool rollback '{path}' --journal FILE"
+    assert hint.renamed("resume", "rollback") == back
+    assert split_step(back) == ("on the captured machine: fill in FILE: ", back.split(": ")[2], "")
     assert Hint(f"by hand: aligntool resume {path}").renamed("resume", "rollback").endswith(f"resume {path}")
 
 

@@ -99,16 +99,16 @@ def _in_flight_finding(disk: Disk, table: Table, flight: InFlight) -> Finding:
     """Return the finding on a move in flight, with the faults of the table as its evidence."""
     parked = f"{'entry' if len(flight.partitions) == 1 else 'entries'} {listed(flight.partitions)} parked"
     shown = "" if flight.partitions else ": its journal shows it, but no table does"
-    journal = "the table names no journal on this disk; it is the file that was given with --journal"
+    journal = ["the table names no journal on this disk; it is the file that was given with --journal"]
     if flight.journal_at is not None:
-        journal = f"the journal is at byte {flight.journal_at} of this disk"
+        shown_by = f"{next_command(disk, 'status')} shows how far the move got"
+        journal = [f"the journal is at byte {flight.journal_at} of this disk", shown_by]
     resume = next_resume(disk)
-    status = f"{next_resume(disk, 'status')} shows how far the move got"
     text = f"a move of partitions is in flight{shown}; do not mount, repair or partition the disk"
     kept = "their partitions, and others that this table lacks, are shown again when it is finished or undone"
     parked = f"{parked}: {kept}"
     now = (f"the table now: {fault.detail}" for fault in table.faults)
-    evidence = (*([parked] if flight.partitions else []), *now, journal, status)
+    evidence = (*([parked] if flight.partitions else []), *now, *journal)
     found = disk_finding(disk, Code.IN_FLIGHT, Severity.ERROR, text, *evidence, next_=resume)
     return replace(found, sector_size=disk.sector_size, start=flight.journal_at)
 

@@ -65,7 +65,7 @@ def next_realign(disk: Disk) -> str:
     """
     if is_marked_in_flight(disk):
         return next_resume(disk)
-    kinds = [layer.kind for layer in disk.content] or [disk.content_hint]
+    kinds = [layer.kind for layer in disk.content] or [disk.content_hint or ""]
     if MD.name in kinds and not disk.partitions:
         return change_by_hand(disk, ByHand.MEMBERS, "mdadm")
     if disk.table is None or disk.table.label not in (TableLabel.GPT, TableLabel.DOS):
@@ -73,12 +73,11 @@ def next_realign(disk: Disk) -> str:
     return next_command(disk, "plan realign")
 
 
-def next_resume(disk: Disk, name: str = "resume") -> str:
-    """Return the command that resumes the move in flight on this disk, or another one that reads its
-    journal.
-    """
+def next_resume(disk: Disk) -> str:
+    """Return the command that resumes the move in flight on this disk."""
     flight = disk.table.in_flight if disk.table else None
-    return next_command(disk, name, *(("--journal FILE",) if flight and flight.journal_at is None else ()))
+    file = ("--journal FILE",) if flight and flight.journal_at is None else ()
+    return next_command(disk, "resume", *file)
 
 
 def next_command(disk: Disk, name: str, *words: str) -> str:

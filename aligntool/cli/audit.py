@@ -102,8 +102,7 @@ def audit(
     targets: options.TargetsArgument = None,
     *,
     map_: Annotated[
-        bool,
-        typer.Option("--map", help="Draw each disk, and the blocks of each partition over sectors."),
+        bool, typer.Option("--map", help="Draw each disk, and the blocks of each partition over sectors.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     host: Annotated[

@@ -177,7 +177,7 @@ def _snapshots_in(given: str) -> Iterator[str]:
         entry for entry in inside if entry.name.endswith(SNAPSHOT_SUFFIXES) or _is_folder(entry / "sys")
     ]
     if not snapshots:
-        hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
+        hint = "capture a machine with: aligntool snapshot -o snapshot.tar.xz"
         endings = either(SNAPSHOT_SUFFIXES)
         text = f"{given} contains no snapshot: no file that ends in {endings}, and no folder with sys in it"
         raise Refused(text, hint=hint)

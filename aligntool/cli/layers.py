@@ -23,6 +23,7 @@ from aligntool.render.plan import step_title
 from aligntool.units import MIB
 
 _LONGEST_KEY = 8 * MIB  # cryptsetup's own limit for a key file
+_FROM_FILE = "--key-file FILE reads it from a file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,13 @@ def read_key(file: str | None) -> Key:
     """
     if file is None or file == "-":
         if sys.stdin is None or not sys.stdin.isatty():
-            raise Refused("there is no terminal to enter the passphrase", hint="--key-file FILE")
+            raise Refused("there is no terminal to enter the passphrase", hint=_FROM_FILE)
         try:
             return Key(getpass("LUKS2 passphrase: ").encode())
         except EOFError as error:
-            raise Refused("no passphrase was entered", hint="--key-file FILE") from error
+            raise Refused("no passphrase was entered", hint=_FROM_FILE) from error
         except UnicodeError as error:
-            raise Refused(
-                "the passphrase is not valid text in this locale", hint="--key-file FILE"
-            ) from error
+            raise Refused("the passphrase is not valid text in this locale", hint=_FROM_FILE) from error
     with failing_as(Refused, file), opened_document(file) as opened:
         content = opened.read(_LONGEST_KEY + 1)
     if not 0 < len(content) <= _LONGEST_KEY:

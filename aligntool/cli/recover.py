@@ -73,7 +73,7 @@ from aligntool.raid.running import PersistGoal
 from aligntool.raid.steps_luks import NO_KEY, Key
 from aligntool.realign.planned_checks import checked_disk
 from aligntool.realign.request import Request
-from aligntool.render.lines import EMPTY, Line, command_lines, paragraph, plain, show
+from aligntool.render.lines import EMPTY, Line, paragraph, plain, show
 from aligntool.render.progress import remaining_step_lines, status_json, status_lines, table_lines
 from aligntool.steps import MakeArray
 from aligntool.units import KIB, Extent, counted, format_size
@@ -247,9 +247,7 @@ def status(
             could = f"{counted(len(unread), 'disk')} could not be: {', '.join(unread)}"
             none = f"Nothing is in flight on the disks that could be read; {could}. No array is unfinished."
         sentences = (none,) if unread else ()
-        width = terminal_width()
-        of_image = command_lines([command("status", "IMAGE")], width, ["an image has to be named"])
-        shown = (*paragraph(none, width), *of_image)
+        shown = paragraph(f"{none} `aligntool status IMAGE` shows that of an image.", terminal_width())
         print_lines(status_json(None, Status("old", sentences)) if json_ else shown)
     for number, each in enumerate(found):
         lines = status_lines(each.disk, each.status, width=terminal_width(), type_next=each.next)

@@ -93,7 +93,7 @@ def _rated(text: str) -> Rated:
 
 def _measured(file: str) -> Rated:
     """Return the rates of a saved result. Raises Refused if it lacks the figures that a boot needs."""
-    hint = "aligntool bench FOLDER --profile boot -o boot.json"
+    hint = "fill in FOLDER: aligntool bench FOLDER --profile boot -o boot.json"
     result = read_result(file)
     if result.settings.passes:
         raise Refused(

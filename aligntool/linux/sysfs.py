@@ -346,7 +346,7 @@ def captured_tree(folder: str, *, archive: str = "") -> Tree:
         names = first_of([child.name for child in captures], 8)
         hint = "" if archive else f"--sysroot {shell_word(str(captures[0]))}"
         raise Refused(f"{archive or folder} holds several captured machines: {names}", hint=hint)
-    hint = "capture a machine with: aligntool snapshot -o FILE.tar.xz"
+    hint = "capture a machine with: aligntool snapshot -o snapshot.tar.xz"
     raise Refused(f"{archive or folder} is not a snapshot: it has no sys/ folder", hint=hint)
 
 

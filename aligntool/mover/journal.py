@@ -673,5 +673,5 @@ def refuse_volatile(file: str) -> None:
     if kind:
         raise Refused(
             f"{folder} is a {kind}: the journal would be lost in a power cut",
-            hint="--journal FILE, on a permanent disk",
+            hint="give --journal FILE on a permanent disk",
         )

@@ -143,7 +143,7 @@ def _option_refusals(disk: Disk, goal: LayoutGoal) -> Iterator[Refusal]:
         yield Refusal("invalid-option", "--table", text, "--table gpt, or --table dos for an MBR")
         return
     if not goal.parts:
-        hint = "--part 512MiB:esp --part rest:linux, or --recipe NAME"
+        hint = "name them, as in --part 512MiB:esp --part rest:linux, or add --recipe NAME"
         yield Refusal("invalid-option", "--part", "a layout needs partitions", hint)
     if len(goal.parts) > (most := MOST_ENTRIES[goal.label]):
         text = f"{len(goal.parts)} partitions are more than the {most} that this table can have"

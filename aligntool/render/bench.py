@@ -12,7 +12,18 @@ from aligntool.measure.results import Conditions, Data, DriveState, HistoryEntry
 from aligntool.measure.schedule import BenchPlan, filling, job_of, warm_up
 from aligntool.measure.unit_design import LEAST_RUNS
 from aligntool.render.json import Value, document_text, dumps
-from aligntool.render.lines import EMPTY, Line, Style, columns, fit, harmless, paragraph, plain, stacked
+from aligntool.render.lines import (
+    EMPTY,
+    Line,
+    Style,
+    columns,
+    fit,
+    harmless,
+    paragraph,
+    plain,
+    stacked,
+    step_line,
+)
 from aligntool.units import counted, format_about, format_size, mb_s, time_words
 
 # A benchmark and its result as text.
@@ -332,7 +343,7 @@ def list_lines(kept: Sequence[HistoryEntry], *, width: int) -> Iterator[Line]:
     """
     if not kept:
         yield plain("no results are saved yet")
-        yield (("  → aligntool bench FOLDER", Style.TYPE),)
+        yield step_line("  ", "fill in FOLDER: aligntool bench FOLDER")
     for result in kept:
         if result.complaint:
             yield ((result.complaint, Style.DOUBT),)

@@ -475,7 +475,7 @@ def test_another_program_gets_no_virtual_disk_but_aligntool_does() -> None:
         ("plan realign", ("--shrink",), "aligntool plan realign a.img -p 3 --grain 4KiB --shrink"),
         ("partition", ("--grain 1MiB",), "aligntool partition a.img -p 3 --grain 1MiB"),
         ("plan realign", (), "aligntool plan realign a.img"),
-        ("convert", ("--journal FILE",), "aligntool convert a.img --journal FILE"),
+        ("convert", ("--journal FILE",), "fill in FILE: aligntool convert a.img --journal FILE"),
     ],
 )
 def test_a_hint_to_plan_again_keeps_the_options_of_the_user(name: str, options: tuple[str, ...], full: str) -> None:

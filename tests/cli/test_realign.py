@@ -608,7 +608,8 @@ def test_a_move_with_a_journal_file_requires_the_file_to_resume(full_disk: Path,
     without = run_aligntool("resume", full_disk)
     assert without.returncode == 3 and "--journal" in without.stderr
     shown = run_aligntool("status", full_disk, code=0).stdout
-    assert "do not mount" in shown and f"aligntool resume {shell_word(str(full_disk))} --journal FILE" in shown
+    assert "do not mount" in shown
+    assert f"→ fill in FILE: aligntool resume {shell_word(str(full_disk))} --journal FILE" in shown
     assert run_aligntool("resume", full_disk, "--journal", tmp_path / "another").returncode == 3
     (tmp_path / "another").write_bytes(bytes(1 << 20))
     other = run_aligntool("status", full_disk, "--journal", tmp_path / "another", code=3)

@@ -84,7 +84,7 @@ def test_a_killed_move_is_an_error_in_every_output_until_resumed(case: str, make
     aligntool("report", disk.image, "-o", page, code=None)
     assert "AT317" in page.read_text()
 
-    words = shlex.split(found[0]["next"].replace("FILE", shlex.quote(str(journal))))
+    words = shlex.split(found[0]["commands"][0].replace("FILE", shlex.quote(str(journal))))
     assert words[:2] == ["aligntool", "resume"] and ("--journal" in words) == elsewhere
     aligntool(*words[1:], "--yes")
     after = json.loads(body(aligntool("audit", "--json", disk.image, code=None)))

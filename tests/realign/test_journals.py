@@ -129,7 +129,7 @@ def test_without_room_the_refusal_states_what_is_missing_and_a_file_is_accepted(
         Refused, match=r"it needs 192KiB in one piece, but the largest free one has .* \d+ bytes short"
     ) as refusal:
         plan_for(disk)
-    assert refusal.value.hint == "sudo aligntool realign /dev/sda --journal FILE"
+    assert refusal.value.hint == "fill in FILE: sudo aligntool realign /dev/sda --journal FILE"
     place = journal_of(plan_for(disk, RealignGoal(journal_file="/mnt/usb/journal")))
     assert (place.file, place.extent.start) == ("/mnt/usb/journal", 0)
 

@@ -456,7 +456,7 @@ def test_partitions_on_an_md_array_can_be_moved() -> None:
 
 def test_the_audit_reports_where_a_journal_needs_a_file() -> None:
     (mend,) = find_repairs(judged(movable_disk("2049+100000 ext4; 102400+300000 xfs", size=(402400 + 33) * 512)))
-    assert (mend.answer, mend.next) == ("in-place", "sudo aligntool plan realign /dev/sda --journal FILE")
+    assert (mend.answer, mend.next) == ("in-place", "fill in FILE: sudo aligntool plan realign /dev/sda --journal FILE")
 
 
 @pytest.mark.parametrize(

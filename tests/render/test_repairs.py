@@ -99,7 +99,7 @@ def test_a_partition_that_lacks_only_room_for_a_journal_is_named_with_its_option
     only_by_file = r"partition 3 on a boundary \(the MBR .*\); there is for partition 1 with the journal in a file$"
     with pytest.raises(Refused, match=only_by_file) as found:
         plan_realign(judged, RealignGoal(), {}, ALL_FREE)
-    assert found.value.hint == "sudo aligntool plan realign /dev/sda -p 1 --journal FILE"
+    assert found.value.hint == "fill in FILE: sudo aligntool plan realign /dev/sda -p 1 --journal FILE"
 
 
 FULL_TABLES = {

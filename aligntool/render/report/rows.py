@@ -153,9 +153,12 @@ def next_steps(report: Report) -> Next:
     disk = found.disk or ""
     place = CAPTURED if found.next.startswith(ON_CAPTURED) else ""
     if found.code is Code.IN_FLIGHT:
-        ways = map(_to_paste, audit.ways_on(found.code, found.next))
+        ways = audit.ways_on(found.code, found.next)
         # with a masked name, there is only one way: in words
-        steps = tuple(zip(("to finish the move", "to undo it"), ways, strict=False))
+        steps = tuple(
+            (", ".join(filter(None, (words, _before_command(way)))), _to_paste(way))
+            for words, way in zip(("to finish the move", "to undo it"), ways, strict=False)
+        )
         return Next(disk, found.summary, steps, place)
     command = _to_paste(found.next)
     first = "" if is_by_hand(found.next) else _before_command(found.next)
@@ -195,22 +198,19 @@ def commands_of(
 
 
 def _to_paste(step: str) -> str:
-    """Return the command of a step on a captured machine, without the words before it."""
-    if not step.startswith(ON_CAPTURED):
-        return step
-    return split_step(step)[1] or step.removeprefix(ON_CAPTURED)
+    """Return the command of a step, without the words before it; a step in words whole."""
+    _, command, after = split_step(step)
+    return command + after if command else step.removeprefix(ON_CAPTURED)
 
 
 def _heading_of(command: str, *, captured: bool) -> str:
     if is_by_hand(command):
         return "To do with another program: these sections of the documentation"
     covers = _covered_words(command)
-    if not captured:
-        return f"Commands{covers}"
-    if not command.startswith(ON_CAPTURED):
-        return "Commands for the capture, here"
     first = _before_command(command)
-    return f"Commands{covers} {CAPTURED}{first and ', '}{first}"
+    if captured and not command.startswith(ON_CAPTURED):
+        return "Commands for the capture, here"
+    return f"Commands{covers}{f' {CAPTURED}' * captured}{first and ', '}{first}"
 
 
 def _covered_words(command: str) -> str:
