@@ -38,7 +38,8 @@ from aligntool.linux.system import find_distribution, read_system
 from aligntool.raid import one_drive
 from aligntool.raid.commands import array_device
 from aligntool.raid.planning import needs_of_plan
-from aligntool.raid.selection import Found, find_drives, goal_for, is_plain
+from aligntool.raid.record import set_aside
+from aligntool.raid.selection import Found, find_drives, goal_for, is_gone, is_plain
 from aligntool.raid.steps_system import wait_for_mounts
 from aligntool.recipes.goals import SETTINGS, parse_recipe, text_of_settings
 from aligntool.steps import Subject
@@ -86,7 +87,10 @@ def ensure_command(
     device = array_device(goal.array)
     record = acting.find_record(device) or acting.find_record(one_drive.device_of(goal.array))
     if record is not None and record.plan.purpose == "raid" and yes and not dry_run:
-        return acting.recover_array(record, json_=json_, back=False)
+        if not is_gone(record.plan, goal, _look_at_drives(), _names_by_id()):
+            return acting.recover_array(record, json_=json_, back=False)
+        options.remark(f"nothing is left of an interrupted making: its record is {set_aside(record)} now")
+        record = None
     acting.refuse_unfinished(record)
     try:
         run_change(_find_operation(goal, wait=wait), yes=yes, json_=json_, dry_run=dry_run, verbose=verbose)
@@ -152,8 +156,12 @@ def _find_operation(goal: EnsureGoal, *, wait: bool) -> acting.ArrayOperation:
 
 def _look(goal: EnsureGoal) -> tuple[Inventory, Found]:
     """Look at every drive, and find what there is for the array. Raises Refused."""
-    inventory = replace(look((), files=False), system=read_system(Tree(""), images=False))
+    inventory = _look_at_drives()
     return inventory, find_drives(goal, inventory, _names_by_id())
+
+
+def _look_at_drives() -> Inventory:
+    return replace(look((), files=False), system=read_system(Tree(""), images=False))
 
 
 def _one_of_array(goal: EnsureGoal) -> str:

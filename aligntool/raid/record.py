@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aligntool.audit.wording import shell_word
@@ -67,6 +67,17 @@ def save(record: Record) -> None:
 def remove_record(record: Record) -> None:
     """Remove the record, because the plan is applied or undone. Raises OSError."""
     remove_file(record.file)
+
+
+def set_aside(record: Record) -> Path:
+    """Give the record of an array that cannot be finished a name by which it is not found. Return its new
+    file. Raises Refused.
+    """
+    aside = replace(record, file=record.file.with_name(f"{record.file.name}.old"))
+    with lock_state(record.file.parent.parent), failing_as(Refused, f"{record.file} cannot be renamed"):
+        save(aside)
+        remove_record(record)
+    return aside.file
 
 
 def find_records(state: Path = STATE) -> tuple[Record, ...]:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from aligntool.audit.array_boot import short_name
 from aligntool.audit.inactive_arrays import prospects
 from aligntool.audit.wording import audit_command, contents_of_disk
-from aligntool.change import EnsureGoal, RaidGoal
+from aligntool.change import ArrayPlan, EnsureGoal, RaidGoal
 from aligntool.commands import ByHand, by_hand, typed
 from aligntool.contents.md import MD
-from aligntool.errors import Refusal, refuse
+from aligntool.errors import Refusal, Refused, refuse
 from aligntool.inventory import Disk, DiskKind, Inventory, array_uuid, layers_on, superblocks_on
 from aligntool.raid import one_drive
 from aligntool.raid.stale import lines_in_the_way
+from aligntool.raid.steps_drives import is_same_drive
 from aligntool.recipes.schema import normal, parse_pattern
 from aligntool.units import counted, first_of
 
@@ -58,6 +59,18 @@ def find_drives(goal: EnsureGoal, inventory: Inventory, names: Names) -> Found:
     refuse(_refuse_number(selected, goal, why_not))
     is_plain = len(selected) == 1 and _has_file_system(selected[0], goal)
     return Found(None, tuple(selected), is_plain=is_plain, others=why_not)
+
+
+def is_gone(plan: ArrayPlan, goal: EnsureGoal, inventory: Inventory, names: Names) -> bool:
+    """Return whether nothing is left of an interrupted making, as after an instance was stopped: every drive
+    that is selected, and every one of the plan that is there, is unused.
+    """
+    try:
+        found = find_drives(goal, inventory, names)
+    except Refused:
+        return False
+    theirs = [disk for disk in inventory.disks if any(is_same_drive(disk, step) for step in plan.drives)]
+    return bool(found.drives) and not any(map(_use_of, (*found.drives, *theirs)))
 
 
 def _refuse_several(arrays: Sequence[Disk]) -> Iterator[Refusal]:

@@ -8,10 +8,10 @@ import pytest
 from aligntool.change import DriveSelection, EnsureGoal, RaidGoal
 from aligntool.errors import Refused
 from aligntool.inventory import Disk, DiskKind, Inventory, Layer, LinkHop, Port
-from aligntool.raid.selection import Found, find_drives, goal_for
+from aligntool.raid.selection import Found, find_drives, goal_for, is_gone
 from aligntool.units import GIB, Extent
 from tests.audit.array_builders import OTHER, UUID, lines, machine, system
-from tests.raid.builders import drive
+from tests.raid.builders import drive, goal, planned
 
 ALL = DriveSelection(unused=True)
 
@@ -228,3 +228,32 @@ def test_each_drive_is_named_with_the_reason_if_none_is_selected_and_none_is_nee
     assert there.others.count(f'model {blank(0).model or "unknown"}, not "no such model"') == 2
     some = find_drives(replace(goal, drives=ALL), Inventory((blank(0), blank(1)), system=system(conf=lines())), {})
     assert some.others == ""
+
+
+def is_unfinished_gone(drives: Sequence[Disk], wanted: DriveSelection = ALL) -> bool:
+    """Return whether nothing is left of a making on the drives 0 and 1."""
+    made_of = planned(goal("raid0"), drive(0), drive(1))
+    inventory = Inventory(tuple(drives), system=system(conf=lines()))
+    return is_gone(made_of, EnsureGoal(RaidGoal("raid0"), wanted), inventory, {})
+
+
+@pytest.mark.parametrize(
+    ("drives", "is_gone"),
+    [
+        ((blank(0), blank(1)), True),
+        ((blank(2), blank(3)), True),  # others, in place of both
+        ((blank(0), blank(2)), True),
+        ((), False),
+        ((member(0), member(1)), False),
+        ((blank(0), member(1)), False),
+        ((drive(0, parts="2048"), blank(2), blank(3)), False),  # it has a new table already
+        ((blank(0, content_read=False), blank(2), blank(3)), False),
+    ],
+)
+def test_an_interrupted_making_is_gone_once_every_drive_is_blank(drives: Sequence[Disk], *, is_gone: bool) -> None:
+    assert is_unfinished_gone(drives, replace(ALL, may_be_none=True)) is is_gone
+
+
+def test_drives_that_are_selected_with_their_content_are_not_blank() -> None:
+    drives = [blank(number, content=(Layer("xfs", Extent(0, GIB)),)) for number in (2, 3)]
+    assert not is_unfinished_gone(drives, DriveSelection(models=("ACME*",)))

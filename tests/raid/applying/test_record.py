@@ -13,7 +13,7 @@ from aligntool.cli.arrays import array_status, refuse_overlapping_change, refuse
 from aligntool.errors import Refused
 from aligntool.linux.open_files import openers
 from aligntool.linux.programs import run_program
-from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record, save
+from aligntool.raid.record import Record, find_records, lock_state, read_record, remove_record, save, set_aside
 from aligntool.raid.steps_system import Paths
 from tests.raid.applying.builders import fstab_step, plan_of
 from tests.render.sample_plans import ARRAY
@@ -37,6 +37,14 @@ def test_a_record_is_read_back_as_written_and_only_root_may_read_it(record: Reco
     assert [each.name for each in record.file.parent.iterdir()] == ["x.json"]
     remove_record(record)
     assert find_records(tmp_path) == ()
+
+
+def test_a_record_that_is_set_aside_is_kept_and_not_found(record: Record, tmp_path: Path) -> None:
+    text = record.file.read_text()
+    aside = set_aside(record)
+    assert (aside.name, aside.read_text()) == ("x.json.old", text)
+    assert [each.name for each in aside.parent.iterdir()] == ["x.json.old"] and find_records(tmp_path) == ()
+    assert read_record(aside) == replace(record, file=aside)
 
 
 def test_a_record_truncated_anywhere_is_refused(record: Record) -> None:
