@@ -28,6 +28,11 @@ def test_a_hint_names_the_keys_of_the_file_and_no_option_that_ensure_lacks(hint:
     assert 'wipe = "foreign"' in found[1] and "--wipe" not in found[1]
 
 
+def test_a_hint_for_another_mount_point_names_the_key_of_the_file() -> None:
+    assert in_the_file("--mount /srv/data-2") == 'mount_at = "/srv/data-2", in the file'
+    assert in_the_file("omit --mount") == "omit --mount"
+
+
 def settings() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in UNIT.read_text().splitlines():

@@ -3,6 +3,7 @@ drives.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -102,9 +103,10 @@ def ensure_command(
 
 
 def in_the_file(hint: str) -> str:
-    """Return a hint with the keys of the file in place of --wipe, an option of `raid create`."""
+    """Return a hint with the keys of the file in place of --wipe and --mount, options of `raid create`."""
     lines = (_MAY_BE_LOST if "--wipe" in line else line for line in hint.split("\n"))
-    return "\n".join(dict.fromkeys(lines))
+    keyed = (re.sub("^--mount (/.*)", r'mount_at = "\1", in the file', line) for line in lines)
+    return "\n".join(dict.fromkeys(keyed))
 
 
 _MAY_BE_LOST = (

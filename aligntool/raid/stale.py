@@ -59,7 +59,9 @@ def stale_lines(inventory: Inventory, goal: RaidGoal) -> tuple[StaleLine, ...]:
     if not may_have_stale_lines(files, goal) or any(line.uuid in known or line.joined for line in named):
         return ()
     found = [StaleLine(line.file, line.text) for line in named]
-    found += [StaleLine(boot.FSTAB, line.text) for line in files.fstab if _is_stale(line, goal, inventory)]
+    # Without the line of its file system, a directory would be bound that is on the disk of the system.
+    lines = sorted(files.fstab, key=lambda line: not boot.is_bind_line(line, goal))
+    found += [StaleLine(boot.FSTAB, line.text) for line in lines if _is_stale(line, goal, inventory)]
     found += [StaleLine(CRYPTTAB, line.text) for line in files.crypttab if _names(line.spec, goal)]
     texts = [(line.file, line.text) for line in files.mdadm.arrays]
     texts += [(boot.FSTAB, line.text) for line in files.fstab]
