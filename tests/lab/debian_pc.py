@@ -24,6 +24,7 @@ LONGEST_OFF_S = 600
 LONGEST_S = 1800
 WAIT_S = 0.4
 PANIC = "Kernel panic - not syncing"
+RESET = "sysrq: Resetting"
 # Seen once with QEMU 7.2 in about ten starts, before the kernel printed anything: a fault of the emulator, not of the
 # disks.
 EMULATORS_FAULT = "msix.c:218: msix_table_mmio_write: Assertion"
@@ -63,6 +64,20 @@ class DebianPC:
             self._forget()
             self._turn_on()
         self.run("while [ $(systemctl is-system-running) = starting ]; do sleep 0.5; done", LONGEST_START_S)
+
+    def start_or_reset(self) -> str:
+        """Power on and boot. Return "", or the output of the serial line if the PC reset itself meanwhile (sysrq `b`),
+        which is a power cut to its drives.
+        """
+        try:
+            self.start()
+        except AssertionError:
+            said = self.console
+            if RESET not in said:
+                raise
+            self.cut()
+            return said
+        return ""
 
     def _turn_on(self) -> None:
         """Power on, and wait until its agent answers."""
