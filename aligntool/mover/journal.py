@@ -345,13 +345,15 @@ class Journal:
 
     def repair_copies(self) -> None:
         """Repair the damaged parts of each copy, then write the newest record to every sector that lacks it.
+        In content that may be used a damaged part may be a file.
 
         A repair that the medium refuses is skipped; each slot of the newest record must be written in one
         copy.
         """
         for part in self._damaged:
-            with suppress(OSError):
-                self._write_damaged_sectors(part)
+            if not self._is_shared:
+                with suppress(OSError):
+                    self._write_damaged_sectors(part)
         self._write_newest_everywhere()
 
     def _write_newest_everywhere(self) -> None:
@@ -412,7 +414,7 @@ class Journal:
         """
         place = self.contents.plan.journal
         own = [copy for copy in COPIES if self._has_head(copy)]
-        zeroed = zeroed and (bool(place.stash.length) or self._has_only_own_bytes())
+        zeroed = zeroed and (not self._is_shared or self._has_only_own_bytes())
         if not (zeroed or place.file) or len(own) < len(COPIES):
             blank = bytes(self._device.sector_size)  # what follows a head in its slot is not its own
             failed = [error for copy in own for error in self._write_one_by_one(0, blank, (copy,))]
@@ -439,10 +441,12 @@ class Journal:
             parts = journal_format.read_parts(self._device, self.at)
         except Refused:
             return False
-        behind = BODY_AT + len(journal_format.padded(parts.body))
-        rest = (self._offset(copy) + behind for copy in COPIES)
-        length = place.copy_length - behind
-        return not parts.damaged and not any(has_data(bytes(self._device.read(at, length))) for at in rest)
+        copies = (bytes(self._device.read(self._offset(copy), place.copy_length)) for copy in COPIES)
+        return not parts.damaged and all(
+            all(journal_format.is_own_slot(raw[at : at + SLOT]) for at in range(0, BODY_AT, SLOT))
+            and not has_data(raw[BODY_AT + len(parts.body) :])
+            for raw in copies
+        )
 
     def _try_write(self, at: int, raw: bytes) -> OSError | None:
         """Write a mark, at the second try if the first one fails. Return the error of both."""
@@ -481,7 +485,7 @@ class Journal:
         failed = []
         for copy in COPIES:
             try:
-                self._device.write(self._offset(copy, slot), raw)
+                self._write_slot(self._offset(copy, slot), raw)
             except OSError as error:
                 failed.append(error)
         if len(failed) == len(COPIES):
@@ -493,12 +497,25 @@ class Journal:
         failed = []
         for copy in copies:
             try:
-                self._device.write(self._offset(copy, slot), raw)
+                self._write_slot(self._offset(copy, slot), raw)
             except OSError as error:
                 failed.append(error)
                 continue
             self._device.flush()
         return failed
+
+    @property
+    def _is_shared(self) -> bool:
+        """Return whether the place is in free blocks of content, which may have been used since."""
+        place = self.contents.plan.journal
+        return place.file is None and not place.stash.length
+
+    def _write_slot(self, at: int, raw: bytes) -> None:
+        """Write to a slot. Raises OSError, also if a file may be there."""
+        found = journal_format.read_or_nothing(self._device, at, len(raw)) if self._is_shared else b""
+        if found and not journal_format.is_own_slot(found):
+            raise OSError(errno.EBUSY, "another program has written to the place of the journal")
+        self._device.write(at, raw)
 
     def _offset(self, copy: int, slot: int = 0) -> int:
         return self.at + copy * self._head.copy_length + slot * SLOT

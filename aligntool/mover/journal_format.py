@@ -10,6 +10,7 @@ from itertools import product
 from aligntool.device import Device
 from aligntool.errors import Refused
 from aligntool.formats.parked import read_or_empty
+from aligntool.formats.reader import has_data
 from aligntool.units import Extent
 
 # The parts of a journal that fit in one sector: heads and records, each with a checksum, and their places in
@@ -117,6 +118,11 @@ def read_closing(device: Device, at: int) -> Closing | None:
 def begins_as_own(raw: bytes) -> bool:
     """Return whether the bytes begin like a head or a mark, which may be torn."""
     return raw.startswith(_OWN)
+
+
+def is_own_slot(raw: bytes) -> bool:
+    """Return whether the bytes of a slot are as a head, a record or a mark leaves them, which may be torn."""
+    return begins_as_own(raw) and not has_data(raw[_SECTOR:])
 
 
 def is_head(raw: bytes | memoryview) -> bool:

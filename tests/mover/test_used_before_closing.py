@@ -30,7 +30,7 @@ from tests.mover.simulated_disk import SECTOR, SimulatedDisk
 from tests.mover.test_changed_content import shrunk
 from tests.mover.test_simulated_cuts import NoKernel, final
 from tests.mover.test_whole_disk_cuts import Case, make
-from tests.thorough import THOROUGH
+from tests.thorough import THOROUGH, sample
 
 HEAD = 4 * KIB
 Act = Callable[[Path], object]
@@ -119,16 +119,18 @@ def final_of(case: Case) -> bytes:
     return final(case.act(case.platter, "realign"))
 
 
+@sample(4)
+@pytest.mark.parametrize("slot", [0, 1, 2, 3, -1], ids=["head", "a record", "the other", "body", "unused end"])
 @pytest.mark.parametrize("way", [resume, rollback])
 def test_a_file_in_the_place_of_the_journal_of_a_shrink_stays(
-    way: Callable[..., Iterator[object]], tmp_path: Path, contents: Contents
+    way: Callable[..., Iterator[object]], slot: int, tmp_path: Path, contents: Contents
 ) -> None:
     """The journal lies in free blocks of the file system, which a system may mount before the journal is closed."""
     case = shrunk("dos", tmp_path, contents)
     assert case.rebuilt
     place = case.rebuilt.plan.journal
     file = random.Random(1).randbytes(4 * KIB)
-    at = place.extent.start + place.copy_length - len(file)
+    at = place.extent.start + slot * len(file) % place.copy_length
     tried = 0
     for cut in range(case.run().operations):
         used = bytearray(final(case.run(cut)))
