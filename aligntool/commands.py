@@ -51,6 +51,7 @@ class ByHand(StrEnum):
     MEMBERS = "members-of-an-array"
     ARRAY_SETTINGS = "settings-of-an-array"
     RECORDS = "an-array-that-cannot-be-finished"
+    REMOVING = "remove-an-array"
     SYSTEM_FILES = "files-of-the-system"
     VIRTUAL_DISKS = "virtual-disks"
     MAPPINGS = "a-suspended-mapping"

@@ -576,7 +576,9 @@ def array_status(record: Record) -> Status:
 def require_unfinished(record: Record | None) -> Record:
     """Return the record. Raises Refused if there is none."""
     if record is None:
-        raise Refused("there is no unfinished array", hint="the disks in flight: sudo aligntool status")
+        text = "there is no unfinished array; one that is finished is removed by hand"
+        removal = by_hand(ByHand.REMOVING, "mdadm", "an array")
+        raise Refused(text, hint=f"the disks in flight: sudo aligntool status\n{removal}")
     return record
 
 

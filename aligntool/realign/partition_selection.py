@@ -170,8 +170,10 @@ def _room_left(part: Partition, used: Uses, needed: Shrunk | None) -> str:
     if use.least:
         text += f", its own tool leaves at least {format_size(use.least)}"
     if needed:
-        least = format_size(_least_shrunk(part, used))
-        text += f"; the partition has to become {format_size(needed.length)}, but can only become {least}"
+        least = _least_shrunk(part, used)
+        text += f"; the partition has to become {format_size(needed.length)}, but "
+        is_longer = least >= part.extent.length
+        text += "cannot be made shorter" if is_longer else f"can only become {format_size(least)}"
     return text
 
 

@@ -63,7 +63,7 @@ print(kind_of_file_system(image))
 
 
 @pytest.mark.needs_root
-def test_the_file_system_of_an_image_is_known_where_the_root_is_no_mount_point() -> None:
+def test_the_file_system_of_an_image_is_known_in_a_plain_chroot() -> None:
     with mounted(Path("none"), "mount", "-t", "tmpfs") as root:
         (root / "below/proc").mkdir(parents=True)
         (root / "below/disk.img").touch()
